@@ -1,0 +1,311 @@
+"""Entries of the cache: union on the way in, canonical order and branch tails on the way out.
+
+What is inserted is indexed for search in the same transaction, whoever brought it (D6).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+import zstandard
+from msgspec import Struct
+
+from atomic_sessions import merge
+from atomic_sessions.clock import MAX_SKEW_MS
+from atomic_sessions.entry import Entry, Node, View
+from atomic_sessions.errors import CacheRefusedError
+from atomic_sessions.formats.agents import viewer
+
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.digest import Digest, load_digest, save_digest
+
+SMALL = 160
+"""Lines of up to this many bytes do not get smaller by compression."""
+
+_COMPRESS = zstandard.ZstdCompressor(level=3)
+_DECOMPRESS = zstandard.ZstdDecompressor()
+_PAGE = 400
+
+Incoming = tuple[Entry, View]
+
+
+class StoredEntry(Struct, frozen=True):
+    """An entry with what the cache alone knows of it."""
+
+    row: int
+    entry: Entry
+    received: int | None
+
+
+class Added(Struct, frozen=True):
+    """What an insert changed: how many entries are new."""
+
+    new: int
+
+
+def pack(raw: bytes) -> tuple[int, bytes]:
+    """(codec, bytes) of a raw line."""
+    if len(raw) <= SMALL:
+        return 0, raw
+    small = _COMPRESS.compress(raw)
+    return (1, small) if len(small) < len(raw) else (0, raw)
+
+
+def unpack(codec: int, stored: bytes) -> bytes:
+    """The raw line again."""
+    if codec == 0:
+        return bytes(stored)
+    try:
+        return _DECOMPRESS.decompress(stored)
+    except zstandard.ZstdError as error:
+        raise CacheRefusedError("The cache holds a damaged entry.", "Run: atomic sync") from error
+
+
+def insert(
+    cache: Cache, session: int, batch: Sequence[Incoming], *, received: int | None = None, sealed: bool = False
+) -> Added:
+    """Put entries into a session by the rules of `merge`; call inside a transaction.
+
+    `received`: ms when the service first saw them. `sealed`: they are in a record already.
+    """
+    views = {entry.raw: view for entry, view in batch}
+    wanted: dict[str, Entry] = {}
+    for entry, _ in batch:
+        merge.add(wanted, entry)
+    known = _known(cache, session, list(wanted))
+    fresh: list[Entry] = []
+    moved = False
+    for entry in wanted.values():
+        stored = known.get(entry.id)
+        if stored is None:
+            fresh.append(entry)
+        elif stored.entry.raw == entry.raw:
+            moved |= _join(cache, stored, entry, received, sealed)
+        else:
+            moved = True
+            fresh.extend(_clash(cache, session, stored, entry, received, sealed))
+    _append(cache, session, fresh, views, received, sealed)
+    if moved:
+        refresh(cache, session)
+    return Added(len(fresh))
+
+
+def refresh(cache: Cache, session: int) -> None:
+    """Make a session's row anew from its entries: needed only when an entry that was there changed its
+    place, its time or its id. Call inside a transaction."""
+    digest = Digest()
+    agent, internal = cache.connection.execute(
+        cache.sql("SELECT agent, internal FROM {p}session_sessions WHERE key = ?"), (session,)
+    ).fetchone()
+    view = viewer(agent, internal=bool(internal))
+    for stored in read(cache, session):
+        if not stored.entry.file:
+            digest.fold(stored.entry, view(stored.entry.raw), stored.received)
+    save_digest(cache, session, digest)
+
+
+def acknowledge(cache: Cache, session: int, ids: Sequence[str], received: int) -> None:
+    """The service first saw these entries at `received` ms; call inside a transaction."""
+    late = False
+    for at in range(0, len(ids), _PAGE):
+        page = ids[at : at + _PAGE]
+        marks = ",".join("?" * len(page))
+        rows = cache.connection.execute(
+            cache.sql(
+                "UPDATE {p}session_entries SET received = min(coalesce(received, ?), ?)"
+                f" WHERE session = ? AND id IN ({marks}) RETURNING stamp"
+            ),
+            (received, received, session, *page),
+        ).fetchall()
+        late |= any(stamp > received + MAX_SKEW_MS for (stamp,) in rows)
+    if late:
+        refresh(cache, session)
+
+
+def _known(cache: Cache, session: int, ids: list[str]) -> dict[str, StoredEntry]:
+    empty = cache.connection.execute(
+        cache.sql("SELECT 1 FROM {p}session_entries WHERE session = ? LIMIT 1"), (session,)
+    ).fetchone()
+    found: dict[str, StoredEntry] = {}
+    if empty is None:
+        return found
+    for at in range(0, len(ids), _PAGE):
+        page = ids[at : at + _PAGE]
+        marks = ",".join("?" * len(page))
+        rows = cache.connection.execute(
+            cache.sql(f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id IN ({marks})"),
+            (session, *page),
+        )
+        for values in rows:
+            stored = _stored(values)
+            found[stored.entry.id] = stored
+    return found
+
+
+def _join(cache: Cache, stored: StoredEntry, entry: Entry, received: int | None, sealed: bool) -> bool:
+    """Join two sightings of a line; True when its place or time changed."""
+    joined = merge.join(stored.entry, entry)
+    first = stored.received if received is None else min(received, stored.received or received)
+    if joined != stored.entry or first != stored.received or sealed:
+        cache.connection.execute(
+            cache.sql(
+                "UPDATE {p}session_entries SET pos = ?, stamp = ?, received = ?, sealed = max(sealed, ?) WHERE row = ?"
+            ),
+            (joined.pos, joined.stamp, first, int(sealed), stored.row),
+        )
+    bounded = first is not None and first != stored.received and joined.stamp > first + MAX_SKEW_MS
+    return joined != stored.entry or bounded
+
+
+def _clash(
+    cache: Cache, session: int, stored: StoredEntry, entry: Entry, received: int | None, sealed: bool
+) -> list[Entry]:
+    """Two lines with one id: what has to be inserted after the id was given to the right one."""
+    loser = entry
+    if not merge.keeps_id(stored.entry.raw, entry.raw):
+        loser = stored.entry
+    renamed = msgspec.structs.replace(loser, id=merge.clashing_id(entry.id, loser.raw))
+    there = _known(cache, session, [renamed.id]).get(renamed.id)
+    if loser is entry:
+        if there is None:
+            return [renamed]
+        _join(cache, there, renamed, received, sealed)
+        return []
+    if there is None:
+        cache.connection.execute(
+            cache.sql("UPDATE {p}session_entries SET id = ? WHERE row = ?"), (renamed.id, stored.row)
+        )
+    else:
+        _join(cache, there, renamed, stored.received, sealed=False)
+        _remove(cache, stored.row)
+    return [entry]
+
+
+def _remove(cache: Cache, row: int) -> None:
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_search WHERE rowid = ?"), (row,))
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_entries WHERE row = ?"), (row,))
+
+
+def _append(
+    cache: Cache,
+    session: int,
+    fresh: list[Entry],
+    views: dict[bytes, View],
+    received: int | None,
+    sealed: bool,
+) -> None:
+    if not fresh:
+        return
+    row = int(
+        cache.connection.execute(cache.sql("SELECT coalesce(max(row), 0) FROM {p}session_entries")).fetchone()[0]
+    )
+    rows: list[tuple[object, ...]] = []
+    texts: list[tuple[int, str]] = []
+    for entry in fresh:
+        row += 1
+        view = views[entry.raw]
+        codec, stored = pack(entry.raw)
+        role = view.role if view.counts else ""
+        rows.append(
+            (
+                row,
+                session,
+                entry.id,
+                entry.parent,
+                entry.pos,
+                entry.stamp,
+                received,
+                view.kind,
+                role,
+                int(entry.loose),
+                entry.file,
+                int(sealed),
+                len(entry.raw),
+                codec,
+                stored,
+            )
+        )
+        text = searched(view)
+        if text:
+            texts.append((row, text))
+    cache.connection.executemany(
+        cache.sql("INSERT INTO {p}session_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"), rows
+    )
+    if texts:
+        cache.connection.executemany(
+            cache.sql("INSERT INTO {p}session_search (rowid, text) VALUES (?, ?)"), texts
+        )
+    digest = load_digest(cache, session)
+    for entry in fresh:
+        digest.fold(entry, views[entry.raw], received)
+    save_digest(cache, session, digest)
+
+
+def searched(view: View) -> str:
+    """The text an entry is found by: what was said, and names, titles and summaries."""
+    if view.decides or (view.role in {"summary", "custom"} and view.kind != "message"):
+        return view.spoken()
+    return view.text if view.kind in {"session_info", "title", "session_summary"} else ""
+
+
+_ENTRY = "row, id, parent, pos, stamp, received, loose, file, codec, raw"
+
+
+def _stored(values: tuple) -> StoredEntry:  # type: ignore[type-arg]  # a database row
+    row, entry_id, parent, pos, stamp, received, loose, file, codec, raw = values
+    entry = Entry(entry_id, parent, pos, stamp, unpack(codec, raw), bool(loose), file)
+    return StoredEntry(row, entry, received)
+
+
+def read(cache: Cache, session: int) -> Iterator[StoredEntry]:
+    """All entries in canonical order, streamed."""
+    for values in cache.connection.execute(
+        cache.sql(
+            f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? ORDER BY file, pos, stamp, id"
+        ),
+        (session,),
+    ):
+        yield _stored(values)
+
+
+def branch(cache: Cache, session: int, leaf: str | None) -> list[Entry]:
+    """Entries from the root to the leaf; each is one look-up, so the cost is the branch."""
+    statement = cache.sql(f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id = ? AND loose = 0")
+    found: list[Entry] = []
+    seen: set[str] = set()
+    at = leaf
+    while at is not None and at not in seen:
+        seen.add(at)
+        values = cache.connection.execute(statement, (session, at)).fetchone()
+        if values is None:
+            break
+        entry = _stored(values).entry
+        found.append(entry)
+        at = entry.parent
+    found.reverse()
+    return found
+
+
+def one(cache: Cache, session: int, entry_id: str) -> Entry | None:
+    """One entry by its id."""
+    values = cache.connection.execute(
+        cache.sql(f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id = ?"), (session, entry_id)
+    ).fetchone()
+    return None if values is None else _stored(values).entry
+
+
+def stamp_of(cache: Cache, session: int, entry_id: str) -> int:
+    """The stamp of an entry, 0 when it is unknown."""
+    values = cache.connection.execute(
+        cache.sql("SELECT stamp FROM {p}session_entries WHERE session = ? AND id = ?"), (session, entry_id)
+    ).fetchone()
+    return 0 if values is None else int(values[0])
+
+
+def nodes(entries: Iterable[StoredEntry | Entry], views: Iterable[View]) -> list[Node]:
+    """Entries and their views as tree nodes, loose lines left out."""
+    found = []
+    for item, view in zip(entries, views, strict=True):
+        entry = item.entry if isinstance(item, StoredEntry) else item
+        if not entry.loose and not entry.file:
+            found.append(Node(entry.id, entry.parent, entry.stamp, view))
+    return found

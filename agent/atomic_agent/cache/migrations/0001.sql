@@ -1,0 +1,132 @@
+-- Names carry a prefix in front of `session_`; {p} is replaced by it (B12).
+CREATE TABLE {p}session_meta (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) WITHOUT ROWID;
+
+-- One row a session: all that a list shows, so that a listing reads this table alone.
+CREATE TABLE {p}session_sessions (
+    key INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    wire BLOB,
+    cwd TEXT NOT NULL,
+    project TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    parent TEXT NOT NULL,
+    internal INTEGER NOT NULL,
+    header BLOB NOT NULL,
+    name TEXT NOT NULL DEFAULT '',
+    name_stamp INTEGER NOT NULL DEFAULT -1,
+    title TEXT NOT NULL DEFAULT '',
+    title_stamp INTEGER NOT NULL DEFAULT -1,
+    first_message TEXT NOT NULL DEFAULT '',
+    first_pos INTEGER NOT NULL DEFAULT 4611686018427387904,
+    summary TEXT NOT NULL DEFAULT '',
+    summary_stamp INTEGER NOT NULL DEFAULT -1,
+    messages INTEGER NOT NULL DEFAULT 0,
+    next_pos INTEGER NOT NULL DEFAULT 0,
+    newest_at INTEGER NOT NULL DEFAULT 0,
+    newest_tag BLOB NOT NULL DEFAULT X'',
+    newest_id TEXT,
+    moved_leaf TEXT,
+    moved_over INTEGER,
+    moved_tag BLOB,
+    deleted INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (agent, id, scope)
+);
+CREATE UNIQUE INDEX {p}session_by_wire ON {p}session_sessions (wire) WHERE wire IS NOT NULL;
+CREATE INDEX {p}session_by_time ON {p}session_sessions (newest_at DESC) WHERE deleted = 0;
+
+-- `codec` 1: raw is zstd. `received` is when the service first saw the entry, NULL before.
+-- `sealed` 0: in no record yet.
+CREATE TABLE {p}session_entries (
+    row INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES {p}session_sessions (key),
+    id TEXT NOT NULL,
+    parent TEXT,
+    pos INTEGER NOT NULL,
+    stamp INTEGER NOT NULL,
+    received INTEGER,
+    kind TEXT NOT NULL,
+    role TEXT NOT NULL,
+    loose INTEGER NOT NULL,
+    file TEXT NOT NULL,
+    sealed INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL,
+    codec INTEGER NOT NULL,
+    raw BLOB NOT NULL,
+    UNIQUE (session, id)
+);
+CREATE INDEX {p}session_entry_order ON {p}session_entries (session, file, pos);
+CREATE INDEX {p}session_unsealed ON {p}session_entries (session, row) WHERE sealed = 0;
+
+CREATE VIRTUAL TABLE {p}session_search USING fts5 (
+    text, content = '', contentless_delete = 1, tokenize = 'unicode61'
+);
+
+-- Records sealed and not yet acknowledged: a retry sends the same bytes.
+CREATE TABLE {p}session_outbox (
+    row INTEGER PRIMARY KEY,
+    id BLOB NOT NULL UNIQUE,
+    session INTEGER NOT NULL,
+    wire BLOB NOT NULL,
+    raw BLOB NOT NULL
+);
+-- Large sealed objects that the records in the outbox refer to.
+CREATE TABLE {p}session_uploads (
+    id BLOB PRIMARY KEY,
+    wire BLOB NOT NULL,
+    raw BLOB NOT NULL
+) WITHOUT ROWID;
+-- The last record of each (session, writer), own and others'.
+CREATE TABLE {p}session_chains (
+    wire BLOB NOT NULL,
+    writer BLOB NOT NULL,
+    device BLOB NOT NULL,
+    n INTEGER NOT NULL,
+    last BLOB NOT NULL,
+    PRIMARY KEY (wire, writer)
+) WITHOUT ROWID;
+-- Records that did not verify or open: reported, never shown.
+CREATE TABLE {p}session_quarantine (
+    id BLOB PRIMARY KEY,
+    wire BLOB NOT NULL,
+    device BLOB NOT NULL,
+    reason TEXT NOT NULL,
+    at INTEGER NOT NULL
+) WITHOUT ROWID;
+-- Sessions that are dead for ever, known here or not.
+CREATE TABLE {p}session_tombstones (
+    wire BLOB PRIMARY KEY
+) WITHOUT ROWID;
+
+-- What a turn in flight has completed so far; becomes entries when the turn completes (A1).
+CREATE TABLE {p}session_turns (
+    session INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    raw BLOB NOT NULL,
+    PRIMARY KEY (session, part)
+) WITHOUT ROWID;
+CREATE TABLE {p}session_claims (
+    session INTEGER PRIMARY KEY,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    started TEXT NOT NULL,
+    since INTEGER NOT NULL
+);
+
+-- How far each agent's file was read.
+CREATE TABLE {p}session_files (
+    path TEXT PRIMARY KEY,
+    session INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    check_size INTEGER NOT NULL,
+    check_hash BLOB NOT NULL,
+    state BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX {p}session_file_session ON {p}session_files (session);

@@ -1,0 +1,205 @@
+"""The one place that opens a cache file, with every check of security.md 1.3. Knows no table.
+
+The checks: our own module with a cipher, a key of exactly 32 bytes, the file made 0600 before SQLite
+sees it, no link, our own, not open to others, not another program's plain file, the right key, and
+after the first commit no readable header.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import sqlcipher3.dbapi2 as sqlite
+from msgspec import Struct
+
+from atomic_sessions.errors import CacheRefusedError, KeyMissingError, StoreWriteError
+
+from atomic_agent import private_files
+from atomic_agent.keys.local_key import LocalKey
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+PLAIN_MAGIC = b"SQLite format 3\x00"
+BUSY_SECONDS = 15.0
+
+
+class KeyInfo(Struct, frozen=True):
+    """Beside the cache: which key it needs (`check_value`, `name`), and the key itself wrapped under
+    the recovery secret (`recovery`, hex)."""
+
+    version: int
+    name: str
+    check_value: str
+    recovery: str = ""
+
+
+def read_keyinfo(path: Path) -> KeyInfo | None:
+    """The key info beside a cache, None when there is none."""
+    try:
+        found = json.loads(private_files.read(path))
+        return KeyInfo(1, str(found["name"]), str(found["check_value"]), str(found.get("recovery", "")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise CacheRefusedError(f"{path} is damaged.", "Restore it, or: atomic recovery restore FILE") from None
+
+
+def write_keyinfo(path: Path, info: KeyInfo) -> None:
+    text = {"version": 1, "name": info.name, "check_value": info.check_value, "recovery": info.recovery}
+    private_files.write(path, json.dumps(text).encode())
+
+
+def check_key(path: Path, keyinfo: Path, key: LocalKey) -> None:
+    """Refuse a key that is not the cache's, before the cache is touched."""
+    info = read_keyinfo(keyinfo)
+    if info is not None and info.check_value != key.check_value:
+        raise KeyMissingError(
+            f"Wrong key for {path}: have {key.name}, the cache needs {info.name}.",
+            "Use the key it was made with, or: atomic recovery restore FILE",
+        )
+
+
+def connect(path: Path, key: LocalKey, keyinfo: Path, *, create: bool = True) -> "Connection":
+    """An open, keyed, checked connection in WAL mode, with foreign keys and memory temp tables.
+
+    Raises CacheRefusedError, KeyMissingError or StoreWriteError; an existing file is never changed by
+    a refused open.
+    """
+    if not getattr(sqlite, "sqlite_version_info", None) or sqlite.__name__ != "sqlcipher3.dbapi2":
+        raise CacheRefusedError("The encrypted database module is missing.", "Reinstall atomic-sessions.")
+    private_files.make_folder(path.parent)
+    fresh = not path.is_symlink() and not path.exists()
+    if fresh:
+        if not create:
+            raise CacheRefusedError(f"There is no cache at {path}.", "Run: atomic capture")
+        _create(path, key, keyinfo)
+    else:
+        private_files.check_file(path)
+        _refuse_foreign(path)
+        check_key(path, keyinfo, key)
+    connection = _keyed(path, key)
+    try:
+        _verify(connection, path, key)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(path: Path, key: LocalKey, keyinfo: Path) -> None:
+    if read_keyinfo(keyinfo) is not None:
+        check_key(path, keyinfo, key)
+    try:
+        private_files.create(path)
+    except FileExistsError:
+        private_files.check_file(path)
+    except OSError as error:
+        raise StoreWriteError(
+            f"The cache {path} cannot be made: {error.strerror}.", "Free some space or check the folder's rights."
+        ) from error
+
+
+def _refuse_foreign(path: Path) -> None:
+    with path.open("rb") as stream:
+        if stream.read(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
+            raise CacheRefusedError(
+                f"{path} is another program's database, not our encrypted cache; it was not touched.",
+                "Point ATOMIC_HOME to another folder, or choose another file with --session-store.",
+            )
+
+
+def _keyed(path: Path, key: LocalKey) -> "Connection":
+    connection: Connection = sqlite.connect(
+        str(path), timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    # Silences "hmac check failed" on stderr; must stand before the key (security.md 1.3, 4).
+    connection.execute("PRAGMA cipher_log_level = NONE")
+    connection.execute(f"PRAGMA key = \"{_pragma_key(key.database_key())}\"")
+    return connection
+
+
+def _pragma_key(raw: bytes) -> str:
+    """The only place where a key becomes text."""
+    if not isinstance(raw, bytes) or len(raw) != 32:
+        raise ValueError("a database key is 32 bytes")
+    return f"x'{raw.hex()}'"
+
+
+def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
+    version = connection.execute("PRAGMA cipher_version").fetchone()
+    if not version or not version[0]:
+        raise CacheRefusedError(
+            "This SQLite cannot encrypt, so the cache was not opened.", "Reinstall atomic-sessions."
+        )
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    except sqlite.DatabaseError as error:
+        if "readonly" in str(error):
+            raise StoreWriteError(f"The cache {path} is on a read-only disk.", "Make it writable.") from error
+        raise CacheRefusedError(
+            f"The cache {path} is damaged: it does not open with its key {key.name}.",
+            f"Move it aside (mv '{path}' '{path}.damaged'), then run atomic capture and atomic sync to rebuild it.",
+        ) from None
+    if mode != ("wal",):
+        raise CacheRefusedError(
+            f"{path} lies on a file system that cannot share memory (NFS, SMB).", "Point ATOMIC_HOME to a local disk."
+        )
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -16000")
+
+
+def assert_sealed(path: Path) -> None:
+    """After the first commit: the file's first bytes are not readable."""
+    with path.open("rb") as stream:
+        if stream.read(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
+            raise CacheRefusedError("The cache came out unencrypted and is not used.", "Reinstall atomic-sessions.")
+
+
+@contextmanager
+def transaction(
+    connection: "Connection", kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
+) -> Iterator[None]:
+    """All or nothing; nests by joining the outer one. A disk error becomes StoreWriteError."""
+    if connection.in_transaction:
+        yield
+        return
+    try:
+        connection.execute(f"BEGIN {kind}")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    except sqlite.OperationalError as error:
+        raise _disk_error(error) from error
+
+
+def _disk_error(error: Exception) -> StoreWriteError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return StoreWriteError("The cache is busy: another process holds it.", "Try again in a moment.")
+    if "full" in text:
+        return StoreWriteError("The disk is full; nothing was lost or half written.", "Free some space and repeat.")
+    if "readonly" in text:
+        return StoreWriteError("The cache is on a read-only disk.", "Make it writable and repeat.")
+    return StoreWriteError("The disk refused to write to the cache.", "Check the disk and repeat.")
+
+
+def move_aside(path: Path) -> Path:
+    """Rename a damaged cache and its side files; nothing is deleted."""
+    target = path.with_name(f"{path.name}.damaged-{secrets.token_hex(4)}")
+    for suffix in ("", "-wal", "-shm"):
+        source = path.with_name(path.name + suffix)
+        if source.exists():
+            os.replace(source, target.with_name(target.name + suffix))
+    return target

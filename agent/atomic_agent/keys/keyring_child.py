@@ -1,0 +1,64 @@
+"""The only module that imports `keyring`; runs in a child process that can be killed.
+
+`python -m atomic_agent.keys.keyring_child` reads one JSON line {"do": "get"|"set"|"probe", "backend",
+"account", "secret"?} and writes one {"ok": ..., "backend": ..., "secret"?: ...} or {"error": kind}. Never
+a value in argv, in the environment or in an error.
+"""
+
+import json
+import sys
+from typing import Any
+
+SERVICE = "atomic-sessions"
+ALLOWED = (
+    "keyring.backends.SecretService.",
+    "keyring.backends.libsecret.",
+    "keyring.backends.kwallet.",
+    "keyring.backends.macOS.",
+    "keyring.backends.Windows.",
+)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:  # JSON
+    """Do one thing with the keyring."""
+    import keyring
+    from keyring.errors import InitError, KeyringError, KeyringLocked, NoKeyringError
+
+    try:
+        backend = keyring.get_keyring()
+        members = getattr(backend, "backends", [backend])
+        chosen = [b for b in members if _name(b).startswith(ALLOWED)]
+        wanted = request.get("backend") or ""
+        chosen = [b for b in chosen if _name(b) == wanted] if wanted else chosen
+        if not chosen:
+            found = _name(backend)
+            return {"error": "none" if ".fail." in found else "refused", "backend": found}
+        backend = chosen[0]
+        if request["do"] == "probe":
+            return {"ok": True, "backend": _name(backend)}
+        if request["do"] == "get":
+            return {"ok": True, "backend": _name(backend), "secret": backend.get_password(SERVICE, request["account"])}
+        backend.set_password(SERVICE, request["account"], request["secret"])
+        stored = backend.get_password(SERVICE, request["account"])
+        return {"ok": stored == request["secret"], "backend": _name(backend), "error": "not_stored"}
+    except NoKeyringError:
+        return {"error": "none"}
+    except (KeyringLocked, InitError):
+        return {"error": "locked"}
+    except KeyringError as error:
+        return {"error": "locked" if "-25308" in str(error) else "failed"}
+    # Backends raise what they like: pywintypes.error, jeepney and D-Bus errors, RuntimeError.
+    except Exception as error:
+        return {"error": "failed", "backend": type(error).__name__}
+
+
+def _name(backend: object) -> str:
+    return f"{type(backend).__module__}.{type(backend).__name__}"
+
+
+def main() -> None:
+    json.dump(answer(json.loads(sys.stdin.readline())), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""Lines of Claude Code sessions to views. Reads, never writes.
+
+Facts: formats/native-agents.md sections 1 and 7.2 (1.0.24 to 2.1.332).
+"""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from atomic_sessions.clock import parse_time
+from atomic_sessions.entry import Block, Image, Role, Text, Thinking, ToolCall, ToolResult, Usage, View
+from atomic_sessions.formats.lines import decode
+
+NAMES = ("claude-code",)
+
+_INJECTED = (
+    "<command-name>",
+    "<command-message>",
+    "<local-command-",
+    "<system-reminder>",
+    "<bash-",
+    "Caveat: The messages below",
+)
+
+NONE = Raw(b"null")
+
+
+class _Usage(Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+
+class _Source(Struct):
+    type: str = ""
+    media_type: str = ""
+    data: str = ""
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
+    id: str = ""
+    name: str = ""
+    input: Raw = Raw(b"{}")
+    tool_use_id: str = ""
+    content: Raw = NONE
+    is_error: bool | None = None
+    source: Raw = NONE
+
+
+class _Message(Struct):
+    id: str = ""
+    role: str = ""
+    model: str = ""
+    content: Raw = NONE
+    stop_reason: str | None = None
+    usage: Raw = NONE
+
+
+class _Line(Struct):
+    type: str = ""
+    subtype: str = ""
+    uuid: str | None = None
+    parentUuid: str | None = None
+    logicalParentUuid: str | None = None
+    timestamp: str | int | None = None
+    cwd: str | None = None
+    isSidechain: bool = False
+    isMeta: bool = False
+    isCompactSummary: bool = False
+    isApiErrorMessage: bool = False
+    message: Raw = NONE
+    content: Raw = NONE
+    summary: str = ""
+    customTitle: str = ""
+    aiTitle: str = ""
+    title: str = ""
+    agentName: str = ""
+    leafUuid: str | None = None
+
+
+_LINE = msgspec.json.Decoder(_Line)
+_MESSAGE = msgspec.json.Decoder(_Message)
+_CONTENT = msgspec.json.Decoder(str | list[Raw] | None)
+_BLOCK = msgspec.json.Decoder(_Block)
+_USAGE = msgspec.json.Decoder(_Usage)
+_SOURCE = msgspec.json.Decoder(_Source)
+
+
+def view(raw: bytes) -> View:
+    """What one line says. `side` marks the records of an inline sub-agent."""
+    line, damaged = decode(raw, _Line, _LINE)
+    if line is None:
+        return View(kind="damaged", in_context=False, damaged=True)
+    at = parse_time(line.timestamp)
+    parent = line.parentUuid or line.logicalParentUuid
+    if line.type in {"user", "assistant"}:
+        return _message(line, at, parent, damaged)
+    kind = line.type or "unknown"
+    text = ""
+    match kind:
+        case "custom-title":
+            kind, text = "session_info", line.customTitle or line.title
+        case "ai-title" | "agent-name" | "summary":
+            kind, text = "title", line.aiTitle or line.title or line.agentName or line.summary
+        case "system":
+            kind = f"system/{line.subtype}" if line.subtype else "system"
+            text = _plain(line.content)
+    return View(
+        kind=kind,
+        id=line.uuid,
+        parent=parent,
+        at=at,
+        typed=False,
+        text=text.strip(),
+        target=line.leafUuid or "",
+        cwd=line.cwd or "",
+        in_context=False,
+        side=line.isSidechain,
+        damaged=damaged,
+    )
+
+
+def _message(line: _Line, at: int | None, parent: str | None, damaged: bool) -> View:
+    message, _ = decode(bytes(line.message), _Message, _MESSAGE)
+    if message is None:
+        return View("message", id=line.uuid, parent=parent, at=at, in_context=False, damaged=True)
+    blocks = _blocks(message.content)
+    role: Role = "assistant" if line.type == "assistant" else "user"
+    if role == "user" and any(isinstance(b, ToolResult) for b in blocks):
+        role = "tool"
+    spoken = blocks[0].text if blocks and isinstance(blocks[0], Text) else ""
+    typed = role == "user" and not line.isMeta and not line.isCompactSummary
+    typed = typed and not spoken.lstrip().startswith(_INJECTED)
+    if role == "user" and line.isCompactSummary:
+        role = "summary"
+    elif role == "user" and not typed:
+        role = "custom"
+    return View(
+        kind="message",
+        role=role,
+        id=line.uuid,
+        parent=parent,
+        at=at,
+        blocks=blocks,
+        typed=typed,
+        model=message.model,
+        provider="anthropic" if message.model else "",
+        usage=_usage(message.usage),
+        stop=message.stop_reason or "",
+        error=spoken if line.isApiErrorMessage else "",
+        cwd=line.cwd or "",
+        in_context=not line.isApiErrorMessage and message.model != "<synthetic>",
+        side=line.isSidechain,
+        group=message.id if role == "assistant" else "",
+        damaged=damaged,
+    )
+
+
+def _content(raw: Raw) -> str | list[Raw] | None:
+    if raw in (b"", b"null"):
+        return None
+    content, _ = decode(bytes(raw), object, _CONTENT)  # type: ignore[arg-type]  # a union is no class
+    return content if isinstance(content, str | list) else None
+
+
+def _plain(raw: Raw) -> str:
+    content = _content(raw)
+    return content if isinstance(content, str) else ""
+
+
+def _blocks(raw: Raw) -> tuple[Block, ...]:
+    content = _content(raw)
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    found: list[Block] = []
+    for item in content or ():
+        block, _ = decode(bytes(item), _Block, _BLOCK)
+        if block is None:
+            continue
+        match block.type:
+            case "text":
+                found.append(Text(block.text))
+            case "thinking":
+                found.append(Thinking(block.thinking, block.signature))
+            case "redacted_thinking":
+                found.append(Thinking("", block.data, redacted=True))
+            case "tool_use" | "server_tool_use":
+                found.append(ToolCall(block.id, block.name, bytes(block.input).decode("utf-8", "replace")))
+            case "tool_result" | "web_search_tool_result":
+                inner = tuple(b for b in _blocks(block.content) if isinstance(b, Text | Image))
+                found.append(ToolResult(block.tool_use_id, "", inner, bool(block.is_error)))
+            case "image":
+                source, _ = decode(bytes(block.source), _Source, _SOURCE)
+                if source is not None:
+                    found.append(Image(source.media_type, source.data))
+    return tuple(found)
+
+
+def _usage(raw: Raw) -> Usage | None:
+    if raw in (b"", b"null"):
+        return None
+    usage, _ = decode(bytes(raw), _Usage, _USAGE)
+    if usage is None:
+        return None
+    return Usage(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_input_tokens,
+        usage.cache_creation_input_tokens,
+    )
