@@ -102,14 +102,18 @@ class ServiceRefusedError(AtomicError):
     """The service answered with an error of its own.
 
     `code` is a value of `wire.ErrorCode`, or text this agent does not know (stop, never start over).
+    `session` is the wire id (hex) it is about, if it is about one.
     """
 
     exit_code = 9
 
-    def __init__(self, message: str, mend: str = "", *, code: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, mend: str = "", *, code: str = "", retry_after: float | None = None, session: str = ""
+    ) -> None:
         super().__init__(message, mend)
         self.code = code
         self.retry_after = retry_after
+        self.session = session
 
 
 class NotLoggedInError(ServiceRefusedError):

@@ -15,8 +15,8 @@ PREFIX = re.compile(r"[0-9a-fA-F]{8}")
 class SessionKey(Struct, frozen=True, order=True):
     """What a session is called everywhere: the agent it came from and its native id.
 
-    `scope` is the project key when the id is not a UUID (two projects may both have a session
-    called `notes`), else empty (B8).
+    `scope` is the project key when the id holds no UUID (two projects may both have a session
+    called `notes`), else empty (B8). A sub-agent's id is its parent's UUID, a slash and its own.
     """
 
     agent: str
@@ -26,7 +26,8 @@ class SessionKey(Struct, frozen=True, order=True):
 
 def session_key(agent: str, session_id: str, project: str) -> SessionKey:
     """The key of a session of `agent` with this native id, seen in `project` (B8)."""
-    return SessionKey(agent, session_id, "" if UUID.fullmatch(session_id) else project)
+    unique = UUID.fullmatch(session_id.split("/", 1)[0])
+    return SessionKey(agent, session_id, "" if unique else project)
 
 
 def wire_id(id_key: bytes, key: SessionKey) -> bytes:

@@ -256,15 +256,17 @@ def _stored(values: tuple) -> StoredEntry:  # type: ignore[type-arg]  # a databa
     return StoredEntry(row, entry, received)
 
 
+def stored_rows(cache: Cache, condition: str, values: tuple[object, ...]) -> Iterator[StoredEntry]:
+    """Entries by a fixed SQL condition, streamed."""
+    for found in cache.connection.execute(
+        cache.sql(f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE {condition}"), values
+    ):
+        yield _stored(found)
+
+
 def read(cache: Cache, session: int) -> Iterator[StoredEntry]:
     """All entries in canonical order, streamed."""
-    for values in cache.connection.execute(
-        cache.sql(
-            f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? ORDER BY file, pos, stamp, id"
-        ),
-        (session,),
-    ):
-        yield _stored(values)
+    yield from stored_rows(cache, "session = ? ORDER BY file, pos, stamp, id", (session,))
 
 
 def branch(cache: Cache, session: int, leaf: str | None) -> list[Entry]:

@@ -67,13 +67,22 @@ def _row(values: tuple) -> SessionRow:  # type: ignore[type-arg]  # a database r
 
 
 def get(cache: Cache, key: int) -> SessionRow:
-    """The row of a session that is known to exist."""
+    """The row of a session that is known to exist, deleted or not."""
     found = cache.connection.execute(
         cache.sql(f"SELECT {_COLUMNS} FROM {{p}}session_sessions WHERE key = ?"), (key,)
     ).fetchone()
     if found is None:
         raise NotFoundError("The session is no longer there.", "See: atomic sessions")
     return _row(found)
+
+
+def wire_of(cache: Cache, row: SessionRow, id_key: bytes) -> bytes:
+    """The session's wire id, written down when it is first needed."""
+    if row.wire is not None:
+        return row.wire
+    wire = wire_id(id_key, SessionKey(row.agent, row.id, row.scope))
+    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET wire = ? WHERE key = ?"), (wire, row.key))
+    return wire
 
 
 def by_key(cache: Cache, session: SessionKey) -> SessionRow | None:

@@ -72,6 +72,7 @@ CREATE TABLE {p}session_outbox (
     id BLOB NOT NULL UNIQUE,
     session INTEGER NOT NULL,
     wire BLOB NOT NULL,
+    entries BLOB NOT NULL,
     raw BLOB NOT NULL
 );
 -- Large sealed objects that the records in the outbox refer to.

@@ -1,0 +1,61 @@
+"""How far each agent's file was read: what capture needs to go on where it stopped."""
+
+import msgspec
+from msgspec import Struct
+
+from atomic_sessions.formats.scan import ScanState
+
+from atomic_agent.cache.cache import Cache
+
+
+class FileMark(Struct, frozen=True):
+    """A file as it was last read. `offset` is the end of the last whole line taken in; `check_hash`
+    covers the `check_size` bytes before it, to tell a grown file from a rewritten one."""
+
+    path: str
+    session: int
+    size: int
+    mtime_ns: int
+    inode: int
+    offset: int
+    check_size: int
+    check_hash: bytes
+    state: ScanState
+
+
+def mark(cache: Cache, path: str) -> FileMark | None:
+    """The mark of a file, None when it was never read."""
+    row = cache.connection.execute(
+        cache.sql(
+            "SELECT path, session, size, mtime_ns, inode, offset, check_size, check_hash, state"
+            " FROM {p}session_files WHERE path = ?"
+        ),
+        (path,),
+    ).fetchone()
+    if row is None:
+        return None
+    return FileMark(*row[:7], bytes(row[7]), msgspec.msgpack.decode(row[8], type=ScanState))
+
+
+def stats(cache: Cache) -> dict[str, tuple[int, int, int]]:
+    """(size, mtime_ns, inode) of every file read so far, by path."""
+    rows = cache.connection.execute(cache.sql("SELECT path, size, mtime_ns, inode FROM {p}session_files"))
+    return {path: (size, mtime, inode) for path, size, mtime, inode in rows}
+
+
+def put(cache: Cache, found: FileMark) -> None:
+    """Remember a mark; call inside the transaction that stores what was read."""
+    cache.connection.execute(
+        cache.sql("INSERT OR REPLACE INTO {p}session_files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+        (
+            found.path,
+            found.session,
+            found.size,
+            found.mtime_ns,
+            found.inode,
+            found.offset,
+            found.check_size,
+            found.check_hash,
+            msgspec.msgpack.encode(found.state),
+        ),
+    )

@@ -1,0 +1,176 @@
+"""Records on their way out and the chains they continue. Knows bytes and ids, no keys."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from atomic_sessions.envelope import ZERO32, Header
+
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.entries import StoredEntry, stored_rows
+
+
+class Waiting(Struct, frozen=True):
+    """A sealed record that the service has not acknowledged. `entries` are the ids it holds."""
+
+    row: int
+    id: bytes
+    session: int
+    wire: bytes
+    entries: list[str]
+    raw: bytes
+
+
+class Chain(Struct, frozen=True):
+    """The last record of a (session, writer)."""
+
+    device: bytes
+    n: int
+    last: bytes
+
+
+def unsealed_sessions(cache: Cache) -> list[int]:
+    """Sessions with entries that are in no record yet."""
+    rows = cache.connection.execute(
+        cache.sql("SELECT DISTINCT session FROM {p}session_entries WHERE sealed = 0 ORDER BY session")
+    )
+    return [int(row[0]) for row in rows.fetchall()]
+
+
+def unsealed_count(cache: Cache) -> int:
+    """Entries in no record yet."""
+    return int(
+        cache.connection.execute(
+            cache.sql("SELECT count(*) FROM {p}session_entries WHERE sealed = 0")
+        ).fetchone()[0]
+    )
+
+
+def unsealed(cache: Cache, session: int) -> Iterator[StoredEntry]:
+    """Those entries of one session, in the order they came in."""
+    yield from stored_rows(cache, "session = ? AND sealed = 0 ORDER BY row", (session,))
+
+
+def mark_sealed(cache: Cache, rows: Iterable[int]) -> None:
+    cache.connection.executemany(
+        cache.sql("UPDATE {p}session_entries SET sealed = 1 WHERE row = ?"), [(row,) for row in rows]
+    )
+
+
+def put(cache: Cache, session: int, wire: bytes, record_id: bytes, raw: bytes, entries: list[str]) -> None:
+    """Queue a record; call in the transaction that marks its entries sealed and moves its chain."""
+    cache.connection.execute(
+        cache.sql(
+            "INSERT INTO {p}session_outbox (id, session, wire, entries, raw) VALUES (?, ?, ?, ?, ?)"
+        ),
+        (record_id, session, wire, msgspec.msgpack.encode(entries), raw),
+    )
+
+
+def waiting(cache: Cache, limit_events: int, limit_bytes: int) -> list[Waiting]:
+    """The next records to send, oldest first, within the limits, at least one if there is one."""
+    found: list[Waiting] = []
+    size = 0
+    for values in cache.connection.execute(
+        cache.sql("SELECT row, id, session, wire, entries, raw FROM {p}session_outbox ORDER BY row LIMIT ?"),
+        (limit_events,),
+    ):
+        size += len(values[5]) + 16
+        if found and size > limit_bytes:
+            break
+        entries = msgspec.msgpack.decode(values[4], type=list[str])
+        found.append(Waiting(values[0], bytes(values[1]), values[2], bytes(values[3]), entries, bytes(values[5])))
+    return found
+
+
+def count(cache: Cache) -> int:
+    """Records that wait."""
+    return int(cache.connection.execute(cache.sql("SELECT count(*) FROM {p}session_outbox")).fetchone()[0])
+
+
+def drop(cache: Cache, rows: Iterable[int]) -> None:
+    cache.connection.executemany(
+        cache.sql("DELETE FROM {p}session_outbox WHERE row = ?"), [(row,) for row in rows]
+    )
+
+
+def unseal_waiting(cache: Cache) -> None:
+    """Give the waiting records' entries back to be sealed anew, as after `writer_forked`; tombstones
+    are asked for again by their marks. Call inside a transaction."""
+    for item in waiting(cache, 1 << 30, 1 << 62):
+        cache.connection.executemany(
+            cache.sql("UPDATE {p}session_entries SET sealed = 0 WHERE session = ? AND id = ?"),
+            [(item.session, entry_id) for entry_id in item.entries],
+        )
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_outbox"))
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_uploads"))
+
+
+def put_upload(cache: Cache, object_id: bytes, wire: bytes, raw: bytes) -> None:
+    cache.connection.execute(
+        cache.sql("INSERT OR REPLACE INTO {p}session_uploads VALUES (?, ?, ?)"), (object_id, wire, raw)
+    )
+
+
+def uploads(cache: Cache) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """(id, wire session, sealed bytes) of the objects to upload."""
+    ids = cache.connection.execute(cache.sql("SELECT id FROM {p}session_uploads")).fetchall()
+    for (object_id,) in ids:
+        row = cache.connection.execute(
+            cache.sql("SELECT id, wire, raw FROM {p}session_uploads WHERE id = ?"), (object_id,)
+        ).fetchone()
+        if row is not None:
+            yield bytes(row[0]), bytes(row[1]), bytes(row[2])
+
+
+def drop_upload(cache: Cache, object_id: bytes) -> None:
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_uploads WHERE id = ?"), (object_id,))
+
+
+def chain(cache: Cache, wire: bytes, writer: bytes) -> Chain:
+    """Where a writer stands in a session; n 0 before its first record."""
+    row = cache.connection.execute(
+        cache.sql("SELECT device, n, last FROM {p}session_chains WHERE wire = ? AND writer = ?"), (wire, writer)
+    ).fetchone()
+    return Chain(b"", 0, ZERO32) if row is None else Chain(bytes(row[0]), int(row[1]), bytes(row[2]))
+
+
+def move_chain(cache: Cache, header: Header, record_id: bytes) -> None:
+    """The record is the writer's last one in its session now; call inside a transaction."""
+    cache.connection.execute(
+        cache.sql("INSERT OR REPLACE INTO {p}session_chains (wire, writer, device, n, last) VALUES (?, ?, ?, ?, ?)"),
+        (header.session, header.writer, header.device, header.n, record_id),
+    )
+
+
+def forget_chains(cache: Cache) -> None:
+    """Drop all chains, as when the log is read from its start again; call inside a transaction."""
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_chains"))
+
+
+def is_tombstoned(cache: Cache, wire: bytes) -> bool:
+    row = cache.connection.execute(
+        cache.sql("SELECT 1 FROM {p}session_tombstones WHERE wire = ?"), (wire,)
+    ).fetchone()
+    return row is not None
+
+
+def tombstone(cache: Cache, wire: bytes) -> None:
+    cache.connection.execute(cache.sql("INSERT OR IGNORE INTO {p}session_tombstones VALUES (?)"), (wire,))
+
+
+def quarantine(cache: Cache, record_id: bytes, header: Header | None, reason: str, now: int) -> None:
+    """Keep the name of a record that did not verify or open; its bytes are not kept."""
+    wire, device = (header.session, header.device) if header is not None else (b"", b"")
+    cache.connection.execute(
+        cache.sql("INSERT OR IGNORE INTO {p}session_quarantine VALUES (?, ?, ?, ?, ?)"),
+        (record_id, wire, device, reason, now),
+    )
+
+
+def quarantined(cache: Cache) -> list[tuple[str, int]]:
+    """(reason, how many) of the records that were refused."""
+    return cache.connection.execute(
+        cache.sql("SELECT reason, count(*) FROM {p}session_quarantine GROUP BY reason ORDER BY reason")
+    ).fetchall()

@@ -1,0 +1,86 @@
+"""Where the agents people run keep their sessions, and which files belong to one. Reads no line."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+AGENTS = ("claude-code", "pi")
+SIDE_FOLDERS = ("tool-results",)
+
+
+class Source(Struct, frozen=True):
+    """One session file. `agent` empty: to be told from its content. `owner` is the id of the session
+    whose sub-agent this is, `sides` the files that travel with it."""
+
+    path: Path
+    agent: str = ""
+    owner: str = ""
+    sides: tuple[Path, ...] = ()
+
+
+def roots(agent: str) -> list[Path]:
+    """The folders an agent's sessions lie in on this machine."""
+    home = Path.home()
+    if agent == "claude-code":
+        return [Path(os.environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"]
+    base = os.environ.get("PI_CODING_AGENT_DIR")
+    return [(Path(base) if base else home / ".pi" / "agent") / "sessions"]
+
+
+def find(agent: str, root: Path) -> Iterator[Source]:
+    """Session files of one agent under its root, in a stable order."""
+    pattern = "*.jsonl"
+    if not root.is_dir():
+        return
+    for folder in sorted(p for p in root.iterdir() if p.is_dir()):
+        for path in sorted(folder.glob(pattern)):
+            yield _with_sides(path, agent)
+            if agent == "claude-code":
+                yield from _subagents(path)
+
+
+def find_any(root: Path) -> Iterator[Source]:
+    """Every file under a folder, or the file itself, that may be a session of an agent we know."""
+    if root.is_file():
+        yield _with_sides(root, "")
+        return
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        here = Path(folder)
+        if "subagents" in here.parts[len(root.parts) :]:
+            owner = _owner_of(here)
+            for name in sorted(files):
+                if name.endswith(".jsonl"):
+                    yield _subagent(here / name, owner)
+            continue
+        for name in sorted(files):
+            if name.endswith(".jsonl"):
+                yield _with_sides(here / name, "")
+
+
+def _owner_of(folder: Path) -> str:
+    parts = folder.parts
+    return parts[parts.index("subagents") - 1] if parts.index("subagents") else ""
+
+
+def _subagents(session: Path) -> Iterator[Source]:
+    folder = session.with_suffix("") / "subagents"
+    if folder.is_dir():
+        for path in sorted(folder.rglob("*.jsonl")):
+            yield _subagent(path, session.stem)
+
+
+def _subagent(path: Path, owner: str) -> Source:
+    meta = path.with_suffix(".meta.json")
+    return Source(path, "claude-code", owner, (meta,) if meta.is_file() else ())
+
+
+def _with_sides(path: Path, agent: str) -> Source:
+    sides: list[Path] = []
+    folder = path.with_suffix("")
+    for name in SIDE_FOLDERS:
+        if (folder / name).is_dir():
+            sides.extend(sorted(p for p in (folder / name).iterdir() if p.is_file()))
+    return Source(path, agent, "", tuple(sides))

@@ -1,0 +1,96 @@
+"""The program `atomic`: lists its commands, runs one, and turns errors into one sentence.
+
+Commands are imported when they are used, so that `--help` stays fast.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from atomic_sessions.errors import AtomicError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "sessions": ("sessions", "list, search or delete sessions"),
+    "show": ("show", "print a session's conversation"),
+    "export": ("export", "write a session to a file: .html, .jsonl or .md"),
+    "capture": ("capture", "bring in the sessions of Claude Code, pi and Atomic files"),
+    "login": ("login", "join this machine to an account on a service"),
+    "logout": ("logout", "leave the account on this machine; sessions stay"),
+    "sync": ("sync", "send and fetch what is new; --watch keeps going"),
+    "status": ("status", "what is here, what is not synced, and with whom"),
+    "devices": ("devices", "machines of the account: list, add, approve"),
+    "share": ("share", "publish a session under a link"),
+    "shares": ("shares", "list links, revoke one"),
+    "recovery": ("recovery", "save or use a recovery kit"),
+    "keys": ("keys", "provider keys, and where this machine keeps its own key"),
+}
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point; leaves with the exit code of docs/exit-codes.md."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except AtomicError as error:
+        print(f"atomic: {error}", file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        print("atomic: interrupted", file=sys.stderr)
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has left; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns the exit code, raises AtomicError."""
+    name = arguments[0] if arguments else ""
+    if name in COMMANDS:
+        module = importlib.import_module(f"atomic_agent.cli.{COMMANDS[name][0]}")
+        parser = argparse.ArgumentParser(prog=f"atomic {name}", description=COMMANDS[name][1])
+        module.arguments(parser)
+        return int(module.run(parser.parse_args(arguments[1:])))
+    if name in {"help", "-h", "--help"}:
+        print(overview())
+        return 0
+    if name in {"-V", "--version"}:
+        from importlib.metadata import version
+
+        print(f"atomic {version('atomic-sessions')}")
+        return 0
+    if name and not name.startswith("-"):
+        print(f"atomic: there is no command '{name[:40]}'. See: atomic --help", file=sys.stderr)
+        return 2
+    converse = importlib.import_module("atomic_agent.cli.converse")
+    parser = argparse.ArgumentParser(prog="atomic", usage="atomic [options]  |  atomic COMMAND …")
+    converse.arguments(parser)
+    return int(converse.run(parser.parse_args(arguments)))
+
+
+def overview() -> str:
+    """The help text."""
+    lines = [
+        "atomic: your coding agents' sessions, encrypted here, on all your machines",
+        "",
+        "  atomic                    a new conversation in this folder",
+        '  atomic -c [-p "…"]        go on with the newest session of this project (one turn with -p)',
+        "  atomic --session ID       go on with this session",
+        "  atomic --import FILE|LINK bring in an export or a shared session",
+        "",
+        "Commands:",
+        *(f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items()),
+        "",
+        "Each has --help. ATOMIC_HOME moves ~/.atomic; ATOMIC_KEY_FILE names a key file.",
+        "Where a secret, a link or a prompt goes, `-` reads it from standard input.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

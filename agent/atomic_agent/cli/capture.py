@@ -1,0 +1,72 @@
+"""`atomic capture`: bring in what other agents wrote."""
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from atomic_agent.capture import run as capturing
+from atomic_agent.capture.sources import AGENTS
+from atomic_agent.cli.terminal import Progress, emit_json, megabytes, now_ms, say, welcome
+from atomic_agent.locations import home
+from atomic_agent.stores.journal import open_journal
+
+SHOWN = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("agents", nargs="*", metavar="AGENT", help=f"only these: {', '.join(AGENTS)}")
+    parser.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="look here, for any agent's files")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    found = capturing.gather(options.agents, options.folder)
+    progress = Progress()
+    with open_journal(home()) as journal:
+        welcome(journal)
+        report = capturing.capture(
+            journal.cache,
+            found,
+            only=options.agents,
+            now=now_ms(),
+            progress=lambda done, of, size: progress.show(f"{done}/{of} files, {megabytes(size)}"),
+        )
+    progress.clear()
+    if options.json:
+        emit_json(
+            {
+                **{k: v for k, v in msgspec.structs.asdict(report).items() if k != "skipped"},
+                "skipped": [{"path": str(s.path), "why": s.why} for s in report.skipped],
+            }
+        )
+        return 0
+    _print(report, options)
+    return 0
+
+
+def _print(report: capturing.Report, options: argparse.Namespace) -> None:
+    if not report.files:
+        where = options.folder or "the usual places"
+        print(f"No sessions were found in {where}.")
+        return
+    agents = ", ".join(f"{count} {name}" for name, count in sorted(report.agents.items()))
+    print(
+        f"{report.new} new, {report.updated} updated, {report.unchanged} unchanged"
+        + (f" ({agents})" if agents else "")
+        + f"; {report.entries} entries, {megabytes(report.bytes)} read."
+    )
+    if report.damaged:
+        print(f"{report.damaged} damaged lines are kept as they are and not shown.")
+    if report.held_back:
+        print(f"{report.held_back} files end in an unfinished line; it is read when it is whole.")
+    if report.rewritten:
+        print(f"{report.rewritten} files were rewritten by their agent; what they held before is kept.")
+    if report.deleted:
+        print(f"{report.deleted} files belong to sessions that were deleted; they stay deleted.")
+    if report.skipped:
+        print(f"{len(report.skipped)} files were skipped:")
+        for skipped in report.skipped[:SHOWN]:
+            print(f"  {skipped.path}: {skipped.why}")
+        if len(report.skipped) > SHOWN:
+            say(f"  … and {len(report.skipped) - SHOWN} more (see --json)")

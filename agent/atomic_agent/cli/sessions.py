@@ -1,0 +1,143 @@
+"""`atomic sessions`: list, search, delete."""
+
+import argparse
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from atomic_sessions.clock import iso
+
+from atomic_agent.cache import sessions as rows
+from atomic_agent.cache.machines import machines_of
+from atomic_agent.cache.search import search
+from atomic_agent.cli.terminal import age, confirm, emit_json, now_ms, one_line, say, table
+from atomic_agent.locations import home
+from atomic_agent.projects import display, project_of
+from atomic_agent.stores.journal import Journal, open_journal
+
+
+class Listed(Struct):
+    """One session as `--json` prints it; stable."""
+
+    id: str
+    name: str
+    first_message: str
+    summary: str
+    agent: str
+    cwd: str
+    project: str
+    messages: int
+    created_at: str
+    newest_at: str
+    machines: list[str]
+    title: str
+    parent: str
+    internal: bool
+    snippet: str = ""
+    entry: str = ""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=["list", "delete"], default="list")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="for delete: the sessions' ids")
+    parser.add_argument("--all", action="store_true", help="of every project, not only this folder's")
+    parser.add_argument("--internal", action="store_true", help="sub-agents' and workflow sessions too")
+    parser.add_argument("--search", metavar="Q", help="full text, over all projects")
+    parser.add_argument("--limit", type=int, default=None, metavar="N", help="at most this many")
+    parser.add_argument("--json", action="store_true", help="one JSON object a session")
+    parser.add_argument("--yes", action="store_true", help="for delete: do not ask")
+
+
+def run(options: argparse.Namespace) -> int:
+    with open_journal(home()) as journal:
+        if options.action == "delete":
+            return _delete(journal, options)
+        project = project_of(str(Path.cwd()))
+        found: list[tuple[rows.SessionRow, str, str]] = []
+        if options.search is not None:
+            found = [(h.session, h.snippet, h.entry) for h in search(journal.cache, options.search, limit=options.limit or 50)]
+        else:
+            everywhere = options.all or options.json
+            found = [
+                (row, "", "")
+                for row in rows.listed(
+                    journal.cache,
+                    project=None if everywhere else project,
+                    internal=options.internal,
+                    limit=options.limit or -1,
+                )
+            ]
+        if options.json:
+            for row, snippet, entry in found:
+                emit_json(listed(journal, row, snippet, entry))
+            return 0
+        _print(journal, found, project, options)
+    return 0
+
+
+def listed(journal: Journal, row: rows.SessionRow, snippet: str = "", entry: str = "") -> Listed:
+    """A row as scripts get it."""
+    return Listed(
+        row.id,
+        row.name,
+        row.first_message,
+        row.summary,
+        row.agent,
+        row.cwd,
+        row.project,
+        row.messages,
+        iso(row.created_at),
+        iso(row.newest_at),
+        machines_of(journal.cache, row),
+        row.title,
+        row.parent,
+        row.internal,
+        snippet,
+        entry,
+    )
+
+
+def _print(
+    journal: Journal, found: list[tuple[rows.SessionRow, str, str]], project: str, options: argparse.Namespace
+) -> None:
+    if not found:
+        if options.search is not None:
+            print("No session matches.")
+        else:
+            print(f"No sessions of {display(project)} here yet.")
+            say("See all projects: atomic sessions --all. Bring some in: atomic capture")
+        return
+    now = now_ms()
+    wide = options.all or options.search is not None
+    lines = []
+    for row, snippet, _ in found:
+        about = one_line(snippet or row.label)
+        place = [one_line(display(row.project))] if wide else []
+        lines.append(
+            [row.id[:8] if len(row.id) >= 32 else one_line(row.id), row.agent, f"{row.messages}", age(row.newest_at, now), *place, about]
+        )
+    table(lines, flexible=len(lines[0]) - 1)
+
+
+def _delete(journal: Journal, options: argparse.Namespace) -> int:
+    from atomic_agent.sync.delete import delete_session
+
+    if not options.ids:
+        say("Name the sessions to delete: atomic sessions delete ID…")
+        return 2
+    project = project_of(str(Path.cwd()))
+    for wanted in options.ids:
+        row = rows.find(journal.cache, wanted, project)
+        confirm(
+            f"Delete '{one_line(row.label)[:60]}' ({row.messages} messages) on all machines, for ever?"
+            " Files of the agent that wrote it stay.",
+            yes=options.yes,
+        )
+        delete_session(journal, row)
+        print(f"Deleted {row.id}.")
+    if journal.secrets.membership is not None:
+        from atomic_agent.sync.background import sync_quietly
+
+        sync_quietly(journal, seconds=float(os.environ.get("ATOMIC_SYNC_WAIT", "5")))
+    return 0

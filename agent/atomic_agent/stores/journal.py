@@ -1,0 +1,103 @@
+"""The default store: home, key, encrypted cache and keystore opened together (B1, C1)."""
+
+import secrets
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from atomic_sessions.errors import KeyMissingError
+from atomic_sessions.seal import open_small, seal_small
+
+from atomic_agent import private_files
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.open import KeyInfo, check_key, read_keyinfo, write_keyinfo
+from atomic_agent.keys import keystore, sources
+from atomic_agent.keys.keystore import Secrets
+from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
+from atomic_agent.locations import Home
+
+RECOVERY_LABEL = b"atomic1/recovery-local"
+
+
+class Journal:
+    """An open default store. `made_key` tells that this open made the first key."""
+
+    def __init__(self, home: Home, key: LocalKey, cache: Cache, *, made_key: bool) -> None:
+        self.home = home
+        self.key = key
+        self.cache = cache
+        self.made_key = made_key
+        self._secrets: Secrets | None = None
+
+    @property
+    def secrets(self) -> Secrets:
+        """This machine's secrets, read when first needed."""
+        if self._secrets is None:
+            self._secrets = keystore.load(self.home, self.key)
+        return self._secrets
+
+    def keep(self, content: Secrets) -> None:
+        """Save changed secrets."""
+        keystore.save(self.home, self.key, content)
+        self._secrets = content
+
+    def reload(self) -> Secrets:
+        """The secrets as another process may have left them."""
+        self._secrets = None
+        return self.secrets
+
+    def close(self) -> None:
+        self.cache.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_journal(home: Home) -> Journal:
+    """Open the default store, making key and cache where there is neither.
+
+    Raises NoKeyStoreError, KeyMissingError, CacheRefusedError, StoreWriteError.
+    """
+    if home.root.exists():
+        private_files.check_folder(home.root)
+    key = sources.find(home)
+    made = False
+    if key is None:
+        if home.cache.exists() or home.cache.is_symlink() or home.keystore.exists():
+            private_files.check_file(home.cache if home.cache.is_symlink() or home.cache.exists() else home.keystore)
+            raise KeyMissingError(
+                f"The cache {home.cache} exists, but its key is missing.",
+                "Name the key file (ATOMIC_KEY_FILE), or: atomic recovery restore FILE",
+            )
+        key = sources.make(home)
+    cache = Cache.open(home.cache, key, home.keyinfo)
+    if read_keyinfo(home.keyinfo) is None:
+        made = _first_key(home, key)
+    return Journal(home, key, cache, made_key=made)
+
+
+def _first_key(home: Home, key: LocalKey) -> bool:
+    content = keystore.load(home, key)
+    if not content.recovery:
+        content = msgspec.structs.replace(content, recovery=secrets.token_bytes(KEY_BYTES))
+        keystore.save(home, key, content)
+    wrapped = seal_small(content.recovery, RECOVERY_LABEL, key.reveal(), secrets.token_bytes(12))
+    write_keyinfo(home.keyinfo, KeyInfo(1, key.name, key.check_value, wrapped.hex()))
+    return True
+
+
+def recover_local_key(home: Home, recovery: bytes) -> LocalKey | None:
+    """The key of the cache that lies here, opened with a kit's secret; None when there is no cache or
+    the kit belongs to another one."""
+    info = read_keyinfo(home.keyinfo)
+    if info is None or not info.recovery:
+        return None
+    key = LocalKey(open_small(recovery, RECOVERY_LABEL, bytes.fromhex(info.recovery)))
+    check_key(home.cache, home.keyinfo, key)
+    return key

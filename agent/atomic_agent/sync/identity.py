@@ -1,0 +1,92 @@
+"""Signing in, and the account's device list as this machine trusts it."""
+
+from collections.abc import Callable
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from atomic_sessions import ledger, wire
+from atomic_sessions.errors import NotLoggedInError, SealError
+from atomic_sessions.ledger import Ledger
+from atomic_sessions.seal import open_small
+
+from atomic_agent.cache import machines
+from atomic_agent.keys.keystore import Membership, Token
+from atomic_agent.stores.journal import Journal
+from atomic_agent.sync.client import Client, origin
+
+NAME_LABEL = b"atomic1/device-name"
+
+
+def membership(journal: Journal) -> Membership:
+    """The account of this machine; NotLoggedInError when there is none."""
+    found = journal.secrets.membership
+    if found is None:
+        raise NotLoggedInError("This machine is in no account.", "Run: atomic login URL --invite -")
+    return found
+
+
+def sign_in(client: Client, account: bytes, device: bytes, sign_key: bytes) -> wire.Token:
+    """A token for a device that holds its Ed25519 key."""
+    challenge = client.challenge(account, device).challenge
+    where = origin(client.url)
+    signed = ledger.auth_bytes(where, account, device, challenge)
+    signature = Ed25519PrivateKey.from_private_bytes(sign_key).sign(signed)
+    return client.token(wire.TokenRequest(account, device, where, challenge, signature))
+
+
+def connect(journal: Journal, now: Callable[[], int], *, timeout: float = 30.0) -> Client:
+    """A client of this machine's account that logs in when it must."""
+    mine = membership(journal)
+    kept = journal.secrets.token
+
+    def renew(client: Client) -> wire.Token:
+        token = sign_in(client, mine.account, mine.device.id, mine.device.sign_key)
+        content = msgspec.structs.replace(journal.reload(), token=Token(token.token, token.expires_at))
+        journal.keep(content)
+        return token
+
+    fresh = kept is not None and kept.expires_at > now() + 60_000
+    return Client(mine.url, token=kept.text if kept and fresh else "", sign_in=renew, timeout=timeout)
+
+
+def trusted_ledger(journal: Journal, client: Client) -> Ledger:
+    """The account's devices, verified against what this machine knew: the service may add to the list
+    and may neither rewrite nor shorten it. Raises SealError."""
+    mine = membership(journal)
+    found = ledger.verify(entries := client.ledger(), mine.account)
+    check_continuation(entries, mine)
+    if found.active(mine.device.id) is None:
+        raise NotLoggedInError("This machine was removed from the account.", "Pair it again: atomic login URL --join -")
+    if found.size != mine.ledger_size:
+        moved = msgspec.structs.replace(mine, ledger_head=found.head, ledger_size=found.size)
+        journal.keep(msgspec.structs.replace(journal.reload(), membership=moved))
+    machines.remember(journal.cache, names(found, mine), mine.device.id)
+    return found
+
+
+def check_continuation(entries: list[ledger.LedgerEntry], mine: Membership) -> None:
+    """SealError unless the list continues the one this machine verified last."""
+    if len(entries) < mine.ledger_size:
+        raise SealError(
+            "The service shows an older list of devices than before; syncing has stopped.",
+            "Ask the service's operator whether it was restored from a backup.",
+        )
+    root, head = ledger.entry_hash(entries[0]), ledger.entry_hash(entries[mine.ledger_size - 1])
+    if root != mine.ledger_root or head != mine.ledger_head:
+        raise SealError(
+            "The service shows another list of devices than before; syncing has stopped.",
+            "Do not pair or share until you know why; ask the service's operator.",
+        )
+
+
+def names(found: Ledger, mine: Membership) -> dict[bytes, str]:
+    """Device names, opened with the account's key."""
+    return {member.device: device_name(member.name, mine.key) for member in found.members.values()}
+
+
+def device_name(sealed: bytes, key: bytes) -> str:
+    try:
+        return open_small(key, NAME_LABEL, sealed).decode("utf-8", "replace")
+    except SealError:
+        return "(unnamed)"
