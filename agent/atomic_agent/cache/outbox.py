@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions.envelope import ZERO32, Header
+from atomic_sessions.envelope import ZERO32, Header, parse
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.entries import StoredEntry, stored_rows
@@ -96,8 +96,8 @@ def drop(cache: Cache, rows: Iterable[int]) -> None:
 
 
 def unseal_waiting(cache: Cache) -> None:
-    """Give the waiting records' entries back to be sealed anew, as after `writer_forked`; tombstones
-    are asked for again by their marks. Call inside a transaction."""
+    """Give the waiting records' entries back to be sealed anew, as after `writer_forked`; tombstones are
+    made again from `sessions.doomed`. Call inside a transaction."""
     for item in waiting(cache, 1 << 30, 1 << 62):
         cache.connection.executemany(
             cache.sql("UPDATE {p}session_entries SET sealed = 0 WHERE session = ? AND id = ?"),
@@ -174,3 +174,37 @@ def quarantined(cache: Cache) -> list[tuple[str, int]]:
     return cache.connection.execute(
         cache.sql("SELECT reason, count(*) FROM {p}session_quarantine GROUP BY reason ORDER BY reason")
     ).fetchall()
+
+
+def drop_session(cache: Cache, wire: bytes) -> None:
+    """Forget what waits for a session that is dead."""
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_outbox WHERE wire = ?"), (wire,))
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_uploads WHERE wire = ?"), (wire,))
+
+
+def rewind_waiting(cache: Cache, wire: bytes, writer: bytes) -> None:
+    """Drop a session's waiting records and put its chain back to the last record that was sent."""
+    row = cache.connection.execute(
+        cache.sql("SELECT raw FROM {p}session_outbox WHERE wire = ? ORDER BY row LIMIT 1"), (wire,)
+    ).fetchone()
+    if row is None:
+        return
+    first = parse(bytes(row[0])).header
+    drop_session(cache, wire)
+    cache.connection.execute(
+        cache.sql("DELETE FROM {p}session_chains WHERE wire = ? AND writer = ?"), (wire, writer)
+    )
+    if first.n > 1:
+        cache.connection.execute(
+            cache.sql("INSERT INTO {p}session_chains VALUES (?, ?, ?, ?, ?)"),
+            (wire, writer, first.device, first.n - 1, first.prev),
+        )
+
+
+def forget_log(cache: Cache) -> None:
+    """Nothing is sent, nothing was received: the state before the first sync with an account. Call
+    inside a transaction."""
+    for table in ("outbox", "uploads", "chains", "tombstones", "quarantine"):
+        cache.connection.execute(cache.sql(f"DELETE FROM {{p}}session_{table}"))
+    cache.connection.execute(cache.sql("UPDATE {p}session_entries SET sealed = 0, received = NULL"))
+    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 1 WHERE deleted = 2"))

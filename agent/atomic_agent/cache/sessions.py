@@ -205,6 +205,18 @@ def _one(rows: list[SessionRow], project: str, wanted: str) -> SessionRow:
     raise AmbiguousError(f"'{wanted[:64]}' fits several sessions: {ids}.", "Give the whole id.")
 
 
+def children(cache: Cache, row: SessionRow) -> list[SessionRow]:
+    """The sub-agents' sessions of a session."""
+    found = cache.connection.execute(
+        cache.sql(
+            f"SELECT {_COLUMNS} FROM {{p}}session_sessions"
+            " WHERE agent = ? AND parent = ? AND internal = 1 AND deleted = 0"
+        ),
+        (row.agent, row.id),
+    )
+    return [_row(values) for values in found]
+
+
 def rekey(cache: Cache, id_key: bytes) -> None:
     """Compute each session's wire id anew, as after joining an account."""
     with transaction(cache.connection):
@@ -218,9 +230,34 @@ def rekey(cache: Cache, id_key: bytes) -> None:
         )
 
 
+def bury(cache: Cache, wire: bytes) -> int:
+    """A session that the account knows to be dead; 1 when it lived here until now. Call inside a
+    transaction."""
+    row = cache.connection.execute(
+        cache.sql("SELECT key, deleted FROM {p}session_sessions WHERE wire = ?"), (wire,)
+    ).fetchone()
+    if row is None:
+        return 0
+    mark_deleted(cache, row[0])
+    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 2 WHERE key = ?"), (row[0],))
+    return int(not row[1])
+
+
+def doomed(cache: Cache) -> list[int]:
+    """Sessions deleted here whose tombstone is neither acknowledged nor waiting to be sent."""
+    rows = cache.connection.execute(
+        cache.sql(
+            "SELECT key FROM {p}session_sessions s WHERE deleted = 1"
+            " AND NOT EXISTS (SELECT 1 FROM {p}session_outbox o WHERE o.session = s.key)"
+        )
+    )
+    return [int(row[0]) for row in rows.fetchall()]
+
+
 def mark_deleted(cache: Cache, key: int) -> None:
     """Take every trace of a session's content out of the cache; its identity stays, so that nothing
-    brings it back. Call inside a transaction."""
+    brings it back (`deleted` 1: its tombstone has to reach the account, 2: it did). Call inside a
+    transaction."""
     run = cache.connection.execute
     rows = cache.sql("SELECT row FROM {p}session_entries WHERE session = ?")
     run(cache.sql(f"DELETE FROM {{p}}session_search WHERE rowid IN ({rows})"), (key,))
@@ -228,7 +265,7 @@ def mark_deleted(cache: Cache, key: int) -> None:
         run(cache.sql(f"DELETE FROM {{p}}session_{table} WHERE session = ?"), (key,))
     run(
         cache.sql(
-            "UPDATE {p}session_sessions SET deleted = 1, cwd = '', project = '', header = X'', name = '', title = '',"
+            "UPDATE {p}session_sessions SET deleted = max(deleted, 1), cwd = '', project = '', header = X'', name = '', title = '',"
             " first_message = '', summary = '', messages = 0, newest_id = NULL WHERE key = ?"
         ),
         (key,),

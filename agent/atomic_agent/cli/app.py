@@ -55,7 +55,7 @@ def run(arguments: list[str]) -> int:
         module = importlib.import_module(f"atomic_agent.cli.{COMMANDS[name][0]}")
         parser = argparse.ArgumentParser(prog=f"atomic {name}", description=COMMANDS[name][1])
         module.arguments(parser)
-        return int(module.run(parser.parse_args(arguments[1:])))
+        return int(module.run(parser.parse_intermixed_args(arguments[1:])))
     if name in {"help", "-h", "--help"}:
         print(overview())
         return 0

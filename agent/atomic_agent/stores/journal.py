@@ -101,3 +101,9 @@ def recover_local_key(home: Home, recovery: bytes) -> LocalKey | None:
     key = LocalKey(open_small(recovery, RECOVERY_LABEL, bytes.fromhex(info.recovery)))
     check_key(home.cache, home.keyinfo, key)
     return key
+
+
+def reopen(journal: Journal) -> Journal:
+    """The same store over a connection of its own, for another thread."""
+    cache = Cache.open(journal.home.cache, journal.key, journal.home.keyinfo, create=False)
+    return Journal(journal.home, journal.key, cache, made_key=False)

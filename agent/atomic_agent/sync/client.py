@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from atomic_sessions import ledger, wire
+from atomic_sessions import wire
 from atomic_sessions.errors import NotLoggedInError, ServiceRefusedError, ServiceUnreachableError, UsageError
+from atomic_sessions.ledger import LedgerEntry
 
 T = TypeVar("T")
 
@@ -105,10 +106,10 @@ class Client:
     def token(self, request: wire.TokenRequest) -> wire.Token:
         return self._ask("POST", "/v1/auth/token", request, wire.Token)
 
-    def ledger(self) -> list[ledger.LedgerEntry]:
+    def ledger(self) -> list[LedgerEntry]:
         return self._ask("GET", "/v1/ledger", None, wire.LedgerReply, auth=True).entries
 
-    def append_ledger(self, entry: ledger.LedgerEntry, wraps: list[wire.Wrap]) -> None:
+    def append_ledger(self, entry: LedgerEntry, wraps: list[wire.Wrap]) -> None:
         self._call("POST", "/v1/ledger", wire.LedgerAppend(entry, wraps), auth=True)
 
     def wraps(self) -> list[wire.Wrap]:

@@ -50,6 +50,10 @@ class Sealer:
         made = 0
         for session in outbox.unsealed_sessions(self.cache):
             made += self.seal_session(session)
+        for session in sessions.doomed(self.cache):
+            with transaction(self.cache.connection):
+                self._tombstone(session)
+                made += 1
         return made
 
     def seal_session(self, session: int) -> int:
@@ -101,12 +105,11 @@ class Sealer:
         outbox.put_upload(self.cache, object_id, wire, content)
         return BlobRef(object_id, len(raw), len(content), hashlib.sha256(raw).digest())
 
-    def tombstone(self, session: int) -> None:
-        """Queue a session's death; call inside the transaction that deletes it here."""
+    def _tombstone(self, session: int) -> None:
         row = sessions.get(self.cache, session)
         wire = sessions.wire_of(self.cache, row, self.keys.id_key)
         self._put(session, wire, Kind.TOMBSTONE, b"dead", [])
-        outbox.tombstone(self.cache, wire)
+
 
 
 def cut(waiting: Iterable[StoredEntry]) -> Iterator[list[StoredEntry]]:

@@ -114,6 +114,7 @@ class _Line(Struct):
     leafId: str | None = None
     usage: Raw = NONE
     contextWindow: float | int | None = None
+    firstKeptEntryId: str | None = None
 
 
 _LINE = msgspec.json.Decoder(_Line)
@@ -124,8 +125,11 @@ _USAGE = msgspec.json.Decoder(_Usage)
 _DETAILS = msgspec.json.Decoder(_Details)
 
 
-def view(raw: bytes) -> View:
-    """What one line says. A line that cannot be read is a damaged view of kind `damaged`."""
+def view(raw: bytes, *, hidden: bool = False) -> View:
+    """What one line says. A line that cannot be read is a damaged view of kind `damaged`.
+
+    `hidden` also reads messages that are not drawn, which a model is sent all the same.
+    """
     line, damaged = decode(raw, _Line, _LINE)
     if line is None:
         return View(kind="damaged", in_context=False, damaged=True)
@@ -138,7 +142,7 @@ def view(raw: bytes) -> View:
         )
     if line.type == "message":
         return _message(line.message, identity, parent, at, damaged)
-    return _other(line, identity, parent, at, damaged)
+    return _other(line, identity, parent, at, damaged, hidden)
 
 
 def _message(raw: Raw, identity: str | None, parent: str | None, at: int | None, damaged: bool) -> View:
@@ -175,7 +179,9 @@ def _message(raw: Raw, identity: str | None, parent: str | None, at: int | None,
     )
 
 
-def _other(line: _Line, identity: str | None, parent: str | None, at: int | None, damaged: bool) -> View:
+def _other(
+    line: _Line, identity: str | None, parent: str | None, at: int | None, damaged: bool, hidden: bool
+) -> View:
     role: Role = ""
     blocks: tuple[Block, ...] = ()
     text, target, in_context, model = "", "", False, ""
@@ -198,10 +204,10 @@ def _other(line: _Line, identity: str | None, parent: str | None, at: int | None
         case "compaction":
             role, text = "summary", line.summary or ""
             blocks = (Text(text),) if text else ()
-            in_context = _details(line.details).strategy == VERBATIM
+            in_context, target = _details(line.details).strategy == VERBATIM, line.firstKeptEntryId or ""
         case "custom_message":
             role, text = "custom", line.customType
-            blocks = _blocks(line.content) if line.display else ()
+            blocks = _blocks(line.content) if line.display or hidden else ()
             in_context = not line.excludeFromContext
         case "leaf":
             target = line.leafId or ""

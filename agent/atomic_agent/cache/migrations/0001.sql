@@ -4,6 +4,7 @@ CREATE TABLE {p}session_meta (
     value BLOB NOT NULL
 ) WITHOUT ROWID;
 
+-- `deleted` 1: here, its tombstone is still to be sent; 2: everywhere.
 -- One row a session: all that a list shows, so that a listing reads this table alone.
 CREATE TABLE {p}session_sessions (
     key INTEGER PRIMARY KEY,
@@ -103,20 +104,26 @@ CREATE TABLE {p}session_tombstones (
     wire BLOB PRIMARY KEY
 ) WITHOUT ROWID;
 
--- What a turn in flight has completed so far; becomes entries when the turn completes (A1).
+-- What a turn in flight has completed so far; becomes entries when the turn completes (A1). `session` is
+-- the row it continues, 0 while there is none; `name` the session it will be in (agent/scope/id).
 CREATE TABLE {p}session_turns (
-    session INTEGER NOT NULL,
+    turn TEXT NOT NULL,
     part INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    session INTEGER NOT NULL,
+    project TEXT NOT NULL,
     raw BLOB NOT NULL,
-    PRIMARY KEY (session, part)
+    PRIMARY KEY (turn, part)
 ) WITHOUT ROWID;
+-- Which living process writes which session.
 CREATE TABLE {p}session_claims (
-    session INTEGER PRIMARY KEY,
+    name TEXT PRIMARY KEY,
+    session INTEGER NOT NULL,
     host TEXT NOT NULL,
     pid INTEGER NOT NULL,
     started TEXT NOT NULL,
     since INTEGER NOT NULL
-);
+) WITHOUT ROWID;
 
 -- How far each agent's file was read.
 CREATE TABLE {p}session_files (

@@ -1,0 +1,126 @@
+"""A first machine makes an account; a machine leaves one. Pairing further machines is `pairing`."""
+
+import platform
+import secrets
+
+import msgspec
+
+from atomic_sessions import ledger, wire
+from atomic_sessions.errors import UsageError
+from atomic_sessions.seal import AccountKeys
+
+from atomic_agent.account.device import (
+    kit,
+    new_device,
+    public_kem_key,
+    public_sign_key,
+    statement,
+    wrap_for_device,
+    wrap_for_kit,
+)
+from atomic_agent.cache import machines, outbox, sessions
+from atomic_agent.cache.open import transaction
+from atomic_agent.keys.keystore import Device, Membership, Token
+from atomic_agent.stores.journal import Journal
+from atomic_agent.sync.client import Client
+from atomic_agent.sync.identity import sign_in
+from atomic_agent.sync.pulling import CURSOR
+
+
+def machine_name() -> str:
+    return platform.node().split(".")[0] or "machine"
+
+
+def check_free(journal: Journal) -> None:
+    """UsageError when this machine is in an account already."""
+    mine = journal.secrets.membership
+    if mine is not None:
+        raise UsageError(f"This machine is in an account at {mine.url}.", "To leave it: atomic logout")
+
+
+def create_account(journal: Journal, url: str, invite: str, name: str) -> Membership:
+    """A new account with this machine and its recovery kit in the ledger.
+
+    The keys are kept before the request, so a cut connection can be repeated. Raises
+    ServiceRefusedError (bad invite), ServiceUnreachableError.
+    """
+    check_free(journal)
+    account = AccountKeys(secrets.token_bytes(16), 1, secrets.token_bytes(32), secrets.token_bytes(32))
+    device = new_device(name)
+    recovery = kit(journal.secrets.recovery)
+    sign_key, kem_key = public_sign_key(device), public_kem_key(device)
+    first = statement(
+        account,
+        None,
+        role="device",
+        device=device.id,
+        sign_key=sign_key,
+        kem_key=kem_key,
+        name=name,
+        by=device.id,
+        signer=device.sign_key,
+    )
+    head = ledger.append(None, first, account.account)
+    second = statement(
+        account,
+        head,
+        role="recovery",
+        device=recovery.id,
+        sign_key=kit_public_key(recovery.sign_key),
+        kem_key=b"",
+        name="recovery kit",
+        by=device.id,
+        signer=device.sign_key,
+    )
+    head = ledger.append(head, second, account.account)
+    wraps = [
+        wrap_for_device(account, device.id, kem_key, device.id, device.sign_key),
+        wrap_for_kit(account, recovery, device.id, device.sign_key),
+    ]
+    with Client(url) as client:
+        client.new_account(wire.NewAccount(invite, account.account, [first, second], wraps))
+        token = sign_in(client, account.account, device.id, device.sign_key)
+        return enter(journal, client.url, account, device, head, token)
+
+
+def kit_public_key(private: bytes) -> bytes:
+    return public_sign_key(Device(b"", "", private, b""))
+
+
+def enter(
+    journal: Journal, url: str, account: AccountKeys, device: Device, trusted: ledger.Ledger, token: wire.Token
+) -> Membership:
+    """Make this machine a member: secrets kept, sessions known by the account's wire ids, and the log
+    read from its start."""
+    mine = Membership(
+        url,
+        account.account,
+        device,
+        account.generation,
+        account.key,
+        account.id_key,
+        trusted.root,
+        trusted.head,
+        trusted.size,
+    )
+    start_over(journal, mine)
+    kept = Token(token.token, token.expires_at)
+    journal.keep(msgspec.structs.replace(journal.reload(), membership=mine, token=kept, offer=None))
+    return mine
+
+
+def start_over(journal: Journal, mine: Membership) -> None:
+    """Nothing this cache holds is in the account's log yet, as far as it knows."""
+    cache = journal.cache
+    with transaction(cache.connection):
+        sessions.rekey(cache, mine.id_key)
+        outbox.forget_log(cache)
+        cache.put("writer", secrets.token_bytes(16))
+        cache.put(CURSOR, b"")
+        machines.remember(cache, {mine.device.id: mine.device.name}, mine.device.id)
+
+
+def leave(journal: Journal) -> None:
+    """Forget the account on this machine; its sessions stay in the cache."""
+    content = msgspec.structs.replace(journal.secrets, membership=None, token=None, offer=None)
+    journal.keep(content)

@@ -1,0 +1,52 @@
+"""Syncing beside other work: short waits, offline is normal and silent."""
+
+import threading
+
+from atomic_sessions.errors import AtomicError
+
+from atomic_agent.stores.journal import Journal, reopen
+from atomic_agent.sync.run import Synced, synchronise
+
+CONTINUE_SECONDS = 1.5
+EXIT_SECONDS = 3.0
+
+_running: list[threading.Thread] = []
+
+
+def sync_quietly(journal: Journal, *, seconds: float) -> Synced | None:
+    """Sync within about this time; None when it could not be done now. What is not sent is kept."""
+    if journal.secrets.membership is None:
+        return None
+    found: list[Synced] = []
+    worker = threading.Thread(target=_work, args=(journal, seconds, found), daemon=True)
+    worker.start()
+    _running.append(worker)
+    worker.join(seconds)
+    return found[0] if found else None
+
+
+def _work(journal: Journal, seconds: float, found: list[Synced]) -> None:
+    try:
+        with reopen(journal) as own:
+            found.append(synchronise(own, timeout=max(seconds, 5.0), lock_seconds=seconds))
+    except AtomicError:
+        # Offline, busy or refused: `atomic status` shows what is not synced, `atomic sync` says why.
+        return
+
+
+def before_continue(journal: Journal) -> None:
+    """Fetch what other machines said before `-c` chooses; waits 1.5 s at most."""
+    sync_quietly(journal, seconds=CONTINUE_SECONDS)
+
+
+def after_turn(journal: Journal) -> None:
+    """Start sending a completed turn; does not wait."""
+    sync_quietly(journal, seconds=0.0)
+
+
+def at_exit(journal: Journal) -> None:
+    """Give what is under way a moment to finish, and send what is left."""
+    for worker in _running:
+        worker.join(EXIT_SECONDS)
+    _running.clear()
+    sync_quietly(journal, seconds=EXIT_SECONDS)

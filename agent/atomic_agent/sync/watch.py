@@ -1,0 +1,91 @@
+"""Syncing until told to stop: on pokes from the service, on changes of the cache, and once a minute.
+
+Pokes carry no data and may all be lost; the poll alone is enough to converge (I22).
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from atomic_sessions.errors import AtomicError, NotLoggedInError, ServiceRefusedError, ServiceUnreachableError
+
+from atomic_agent.cache import outbox
+from atomic_agent.stores.journal import Journal, reopen
+from atomic_agent.sync.client import backoff
+from atomic_agent.sync.identity import connect, membership
+from atomic_agent.sync.run import Synced, now_ms, synchronise
+
+POLL_SECONDS = 60.0
+LOOK_SECONDS = 0.25
+
+
+def watch(journal: Journal, tell: Callable[[Synced], None], say: Callable[[str], None]) -> None:
+    """Sync whenever there is a reason to; ends by KeyboardInterrupt, or an error that is the person's.
+
+    `tell` hears each sync that did something, `say` when the service goes and comes back.
+    """
+    membership(journal)
+    wake = threading.Event()
+    wake.set()
+    listener = threading.Thread(target=_listen, args=(journal, wake), daemon=True)
+    listener.start()
+    failures = 0
+    due = 0.0
+    seen = -1
+    while True:
+        changed, seen = _changed(journal, seen)
+        if not (wake.is_set() or changed or time.monotonic() >= due):
+            wake.wait(LOOK_SECONDS)
+            continue
+        wake.clear()
+        try:
+            done = synchronise(journal)
+        except (NotLoggedInError, KeyboardInterrupt):
+            raise
+        except (ServiceUnreachableError, ServiceRefusedError) as error:
+            if failures == 0:
+                say(f"atomic: {error} Waiting for it.")
+            pause = getattr(error, "retry_after", None) or backoff(failures, random.random)
+            failures += 1
+            wake.wait(pause)
+            due = 0.0
+            continue
+        if failures:
+            say("The service is back.")
+        failures = 0
+        due = time.monotonic() + POLL_SECONDS * random.uniform(0.9, 1.1)
+        seen = _version(journal)
+        if done.sent or done.entries or done.deleted or done.dropped:
+            tell(done)
+
+
+def _version(journal: Journal) -> int:
+    return int(journal.cache.connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+def _changed(journal: Journal, seen: int) -> tuple[bool, int]:
+    """True when another process left something to send since `seen`; costs one pragma when not."""
+    now = _version(journal)
+    if now == seen:
+        return False, seen
+    waits = bool(outbox.unsealed_sessions(journal.cache)) or outbox.count(journal.cache) > 0
+    return waits, now
+
+
+def _listen(journal: Journal, wake: threading.Event) -> None:
+    """Follow the service's pokes for ever; a broken line is tried again and wakes once."""
+    attempt = 0
+    with reopen(journal) as own:
+        while True:
+            try:
+                with connect(own, now_ms) as client:
+                    for _ in client.live(lambda: False):
+                        attempt = 0
+                        wake.set()
+            except AtomicError:
+                # The main loop meets the same error and tells the person.
+                pass
+            time.sleep(min(30.0, 0.2 + backoff(attempt, random.random)))
+            attempt += 1
+            wake.set()
