@@ -23,18 +23,20 @@ class FileMark(Struct, frozen=True):
     state: ScanState
 
 
-def mark(cache: Cache, path: str) -> FileMark | None:
+def mark(cache: Cache, name: str) -> FileMark | None:
     """The mark of a file, None when it was never read."""
     row = cache.connection.execute(
         cache.sql(
             "SELECT path, session, size, mtime_ns, inode, offset, check_size, check_hash, state"
             " FROM {p}session_files WHERE path = ?"
         ),
-        (path,),
+        (name,),
     ).fetchone()
     if row is None:
         return None
-    return FileMark(*row[:7], bytes(row[7]), msgspec.msgpack.decode(row[8], type=ScanState))
+    path, session, size, mtime_ns, inode, offset, check_size, check_hash, state = row
+    scan = msgspec.msgpack.decode(state, type=ScanState)
+    return FileMark(path, session, size, mtime_ns, inode, offset, check_size, bytes(check_hash), scan)
 
 
 def stats(cache: Cache) -> dict[str, tuple[int, int, int]]:

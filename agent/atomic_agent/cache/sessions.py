@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import msgspec
 from msgspec import Struct
 
 from atomic_sessions.entry import Facts
@@ -61,9 +62,11 @@ _COLUMNS = (
 )
 
 
+_FIELDS = SessionRow.__struct_fields__
+
+
 def _row(values: tuple) -> SessionRow:  # type: ignore[type-arg]  # a database row
-    head, internal, tail = values[:9], bool(values[9]), values[10:]
-    return SessionRow(*head, internal, *tail)
+    return msgspec.convert(dict(zip(_FIELDS, values, strict=True)), SessionRow, strict=False)
 
 
 def get(cache: Cache, key: int) -> SessionRow:

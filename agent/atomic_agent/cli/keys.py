@@ -99,8 +99,7 @@ def use_place(at: Home, place: str) -> None:
         sources.keep_in_keyring(at, key)
     else:
         sources.keep_under_passphrase(at, key, _new_passphrase())
-    say(f"This machine's key ({key.name}) is kept in the {place}." if place == "keyring" else
-        f"This machine's key ({key.name}) is kept under your passphrase.")
+    say(f"This machine's key ({key.name}) is kept {'in the keyring' if place == 'keyring' else 'under your passphrase'}.")
     if sources.is_given():
         say("The environment names a key too (ATOMIC_KEY_FILE or the like); while it does, that one is used.")
 

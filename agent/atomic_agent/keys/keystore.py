@@ -18,16 +18,16 @@ from atomic_agent.locations import Home
 _LABEL = b"atomic1/keystore"
 
 
-class _Secret(Struct):
-    """A struct that shows none of its members."""
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
+def _hidden(self: Struct) -> str:
+    """What a secret struct shows of itself: its kind, none of its members."""
+    return f"<{type(self).__name__}>"
 
 
-class Device(_Secret, frozen=True):
+class Device(Struct, frozen=True):
     """This machine in its account: ids and private keys. `kem_key` is the ML-KEM-768 seed (64 bytes)
     and the X25519 key (32), one after the other."""
+
+    __repr__ = _hidden
 
     id: bytes
     name: str
@@ -35,9 +35,11 @@ class Device(_Secret, frozen=True):
     kem_key: bytes
 
 
-class Membership(_Secret, frozen=True):
+class Membership(Struct, frozen=True):
     """The account this machine belongs to. `ledger_*` is the last verified state of the device list,
     below which the service may not go back."""
+
+    __repr__ = _hidden
 
     url: str
     account: bytes
@@ -53,8 +55,10 @@ class Membership(_Secret, frozen=True):
         return AccountKeys(self.account, self.generation, self.key, self.id_key)
 
 
-class PairingOffer(_Secret, frozen=True):
+class PairingOffer(Struct, frozen=True):
     """A pairing this machine offered and has not finished."""
+
+    __repr__ = _hidden
 
     url: str
     secret: bytes
@@ -62,15 +66,19 @@ class PairingOffer(_Secret, frozen=True):
     expires_at: int
 
 
-class Token(_Secret, frozen=True):
+class Token(Struct, frozen=True):
     """The service's bearer token and when it ends (ms)."""
+
+    __repr__ = _hidden
 
     text: str
     expires_at: int
 
 
-class Secrets(_Secret):
+class Secrets(Struct):
     """The content of the keystore."""
+
+    __repr__ = _hidden
 
     version: Literal[1] = 1
     recovery: bytes = b""

@@ -85,7 +85,7 @@ class _Line(Struct):
 
 _LINE = msgspec.json.Decoder(_Line)
 _MESSAGE = msgspec.json.Decoder(_Message)
-_CONTENT = msgspec.json.Decoder(str | list[Raw] | None)
+_CONTENT : msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
 _BLOCK = msgspec.json.Decoder(_Block)
 _USAGE = msgspec.json.Decoder(_Usage)
 _SOURCE = msgspec.json.Decoder(_Source)
@@ -93,7 +93,7 @@ _SOURCE = msgspec.json.Decoder(_Source)
 
 def view(raw: bytes) -> View:
     """What one line says. `side` marks the records of an inline sub-agent."""
-    line, damaged = decode(raw, _Line, _LINE)
+    line, damaged = decode(raw, _LINE)
     if line is None:
         return View(kind="damaged", in_context=False, damaged=True)
     at = parse_time(line.timestamp)
@@ -126,7 +126,7 @@ def view(raw: bytes) -> View:
 
 
 def _message(line: _Line, at: int | None, parent: str | None, damaged: bool) -> View:
-    message, _ = decode(bytes(line.message), _Message, _MESSAGE)
+    message, _ = decode(bytes(line.message), _MESSAGE)
     if message is None:
         return View("message", id=line.uuid, parent=parent, at=at, in_context=False, damaged=True)
     blocks = _blocks(message.content)
@@ -164,7 +164,7 @@ def _message(line: _Line, at: int | None, parent: str | None, damaged: bool) -> 
 def _content(raw: Raw) -> str | list[Raw] | None:
     if raw in (b"", b"null"):
         return None
-    content, _ = decode(bytes(raw), object, _CONTENT)  # type: ignore[arg-type]  # a union is no class
+    content, _ = decode(bytes(raw), _CONTENT)
     return content if isinstance(content, str | list) else None
 
 
@@ -179,7 +179,7 @@ def _blocks(raw: Raw) -> tuple[Block, ...]:
         return (Text(content),) if content else ()
     found: list[Block] = []
     for item in content or ():
-        block, _ = decode(bytes(item), _Block, _BLOCK)
+        block, _ = decode(bytes(item), _BLOCK)
         if block is None:
             continue
         match block.type:
@@ -195,7 +195,7 @@ def _blocks(raw: Raw) -> tuple[Block, ...]:
                 inner = tuple(b for b in _blocks(block.content) if isinstance(b, Text | Image))
                 found.append(ToolResult(block.tool_use_id, "", inner, bool(block.is_error)))
             case "image":
-                source, _ = decode(bytes(block.source), _Source, _SOURCE)
+                source, _ = decode(bytes(block.source), _SOURCE)
                 if source is not None:
                     found.append(Image(source.media_type, source.data))
     return tuple(found)
@@ -204,7 +204,7 @@ def _blocks(raw: Raw) -> tuple[Block, ...]:
 def _usage(raw: Raw) -> Usage | None:
     if raw in (b"", b"null"):
         return None
-    usage, _ = decode(bytes(raw), _Usage, _USAGE)
+    usage, _ = decode(bytes(raw), _USAGE)
     if usage is None:
         return None
     return Usage(

@@ -54,7 +54,7 @@ def detect(lines: Iterable[bytes]) -> Detected:
         if not raw.strip():
             continue
         seen += 1
-        head, _ = decode(raw, _Head, _DECODER)
+        head, _ = decode(raw, _DECODER)
         if head is None:
             continue
         if head.kind == "header":

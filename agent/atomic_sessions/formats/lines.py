@@ -6,12 +6,13 @@ a whole object stands at its end (two records glued by a kill), that object is w
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 MAX_SALVAGE_TRIES = 64
 MAX_SALVAGE_BYTES = 16 * 1024 * 1024
@@ -48,7 +49,16 @@ def split(chunks: Iterable[bytes], start: int = 0) -> Iterator[Line]:
         yield Line(tail, at + len(tail), whole=False)
 
 
-def decode(raw: bytes, kind: type[T], decoder: "msgspec.json.Decoder[T]") -> tuple[T | None, bool]:
+class Reader(Protocol[T_co]):
+    """A msgspec JSON decoder of one type."""
+
+    @property
+    def type(self) -> Any: ...  # msgspec's own
+
+    def decode(self, buf: bytes, /) -> T_co: ...
+
+
+def decode(raw: bytes, decoder: Reader[T_co]) -> tuple[T_co | None, bool]:
     """What a line says and whether it was damaged; (None, True) when nothing can be read from it.
 
     Lone surrogates, which msgspec refuses and JSON allows, are read as U+FFFD.
@@ -58,9 +68,9 @@ def decode(raw: bytes, kind: type[T], decoder: "msgspec.json.Decoder[T]") -> tup
     except (msgspec.MsgspecError, RecursionError):
         pass
     if (loose := _tolerant(raw)) is not None:
-        return _converted(loose, kind), False
+        return _converted(loose, decoder.type), False
     suffix = salvage(raw)
-    return (None if suffix is None else _converted(_tolerant(suffix), kind)), True
+    return (None if suffix is None else _converted(_tolerant(suffix), decoder.type)), True
 
 
 def _converted(loose: Any, kind: type[T]) -> T | None:  # JSON of any shape

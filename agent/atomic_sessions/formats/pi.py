@@ -119,7 +119,7 @@ class _Line(Struct):
 
 _LINE = msgspec.json.Decoder(_Line)
 _MESSAGE = msgspec.json.Decoder(_Message)
-_BLOCKS = msgspec.json.Decoder(str | list[Raw] | None)
+_BLOCKS : msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
 _BLOCK = msgspec.json.Decoder(_Block)
 _USAGE = msgspec.json.Decoder(_Usage)
 _DETAILS = msgspec.json.Decoder(_Details)
@@ -130,7 +130,7 @@ def view(raw: bytes, *, hidden: bool = False) -> View:
 
     `hidden` also reads messages that are not drawn, which a model is sent all the same.
     """
-    line, damaged = decode(raw, _Line, _LINE)
+    line, damaged = decode(raw, _LINE)
     if line is None:
         return View(kind="damaged", in_context=False, damaged=True)
     identity = line.id if isinstance(line.id, str) else None
@@ -146,7 +146,7 @@ def view(raw: bytes, *, hidden: bool = False) -> View:
 
 
 def _message(raw: Raw, identity: str | None, parent: str | None, at: int | None, damaged: bool) -> View:
-    message, _ = decode(bytes(raw), _Message, _MESSAGE)
+    message, _ = decode(bytes(raw), _MESSAGE)
     if message is None:
         return View("message", id=identity, parent=parent, at=at, in_context=False, damaged=True)
     role = _ROLES.get(message.role, "custom")
@@ -234,14 +234,14 @@ def _other(
 def _blocks(raw: Raw) -> tuple[Block, ...]:
     if raw in (b"", b"null"):
         return ()
-    content, _ = decode(bytes(raw), object, _BLOCKS)  # type: ignore[arg-type]  # a union is no class
+    content, _ = decode(bytes(raw), _BLOCKS)
     if isinstance(content, str):
         return (Text(content),) if content else ()
     if not isinstance(content, list):
         return ()
     found: list[Block] = []
     for item in content:
-        block, _ = decode(bytes(item), _Block, _BLOCK)
+        block, _ = decode(bytes(item), _BLOCK)
         if block is None:
             continue
         match block.type:
@@ -261,14 +261,14 @@ def _blocks(raw: Raw) -> tuple[Block, ...]:
 def _details(raw: Raw) -> _Details:
     if raw in (b"", b"null"):
         return _Details()
-    details, _ = decode(bytes(raw), _Details, _DETAILS)
+    details, _ = decode(bytes(raw), _DETAILS)
     return details or _Details()
 
 
 def _usage(raw: Raw) -> Usage | None:
     if raw in (b"", b"null"):
         return None
-    usage, _ = decode(bytes(raw), _Usage, _USAGE)
+    usage, _ = decode(bytes(raw), _USAGE)
     if usage is None:
         return None
     cost = usage.cost.total if usage.cost is not None else 0.0

@@ -1,0 +1,240 @@
+"""The plain line prompt: reads a prompt, streams the answer, and again. The full program comes later.
+
+Runs the same engine as `atomic -p`; keeps a cancelled or failed prompt editable.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from atomic_sessions.context import Settings
+from atomic_sessions.errors import AtomicError, UsageError
+
+from atomic_agent.cache import turns
+from atomic_agent.cache.open import transaction
+from atomic_agent.cli.answers import TextAnswer
+from atomic_agent.cli.selection import chosen, interrupted
+from atomic_agent.cli.terminal import age, now_ms, one_line, safe, say
+from atomic_agent.projects import project_of
+from atomic_agent.stores.journal import Journal
+from atomic_agent.turns import opening
+from atomic_agent.turns.choice import EFFORTS, Choice, known, save_picks
+from atomic_agent.turns.conversation import Conversation
+from atomic_agent.turns.engine import Engine, no_key
+
+HELP = """/session          what is open        /name TEXT    name it
+/model ID         another model       /provider P   another provider      /effort LEVEL
+/show             the conversation    /new          a new session         /quit"""
+
+
+class LinePrompt:
+    """One sitting at the terminal; `journal` is None under --no-session."""
+
+    def __init__(self, journal: Journal | None, talk: Conversation, options: argparse.Namespace) -> None:
+        self.journal = journal
+        self.talk = talk
+        self.options = options
+        self._project = project_of(str(Path.cwd()))
+        self._engine = self._new_engine()
+        self._next = ""
+        self._picked = False
+
+    def loop(self) -> int:
+        """Until the person leaves; returns the exit code."""
+        if not self._claimed():
+            return 0
+        go_on = self._offered()
+        choice = self._choice()
+        if choice.endpoint is None:
+            say(str(no_key()))
+        else:
+            say(f"{choice.provider}/{choice.model}; /help lists the commands, Ctrl-D leaves.")
+        try:
+            if go_on:
+                self._turn(go_on)
+            while (line := self._read()) is not None:
+                if not line.strip():
+                    continue
+                if line.startswith("/") and not self._command(line):
+                    break
+                if not line.startswith("/"):
+                    self._turn(line)
+        finally:
+            self._leave()
+        return 0
+
+    def _new_engine(self) -> Engine:
+        self._answer = TextAnswer()
+        return Engine(self.talk, clock=now_ms, tell=self._answer.tell, patient=True)
+
+    def _choice(self) -> Choice:
+        return chosen(self.journal, self.talk, self.options)
+
+    def _claimed(self) -> bool:
+        """Become the writer, or let the person choose what to do about the one there is."""
+        held = self.talk.claim(now_ms(), force=self.options.take_over)
+        while held is not None:
+            since = age(held.since, now_ms())
+            say(f"Process {held.process.pid} on {one_line(held.process.host)} has been writing this session ({since}).")
+            reply = self._ask("[r]ead only, go on in a [f]ork, [t]ake over, or Enter to leave: ")
+            if reply == "t":
+                held = self.talk.claim(now_ms(), force=True)
+            elif reply == "f":
+                self._replace(self._forked())
+                held = self.talk.claim(now_ms())
+            else:
+                if reply == "r":
+                    self._show()
+                return False
+        return True
+
+    def _forked(self) -> Conversation:
+        from atomic_agent.cache import sessions
+
+        assert self.journal is not None
+        assert self.talk.row is not None
+        row = sessions.get(self.journal.cache, self.talk.row)
+        cwd = str(Path.cwd())
+        return opening.resume(self.journal.cache, row, cwd, self._project, now_ms(), fork=True)
+
+    def _replace(self, talk: Conversation) -> None:
+        self.talk.close()
+        self.talk = talk
+        self._engine = self._new_engine()
+
+    def _offered(self) -> str:
+        """Offer the turn a kill interrupted: its prompt to go on with, or empty (A1)."""
+        if self.journal is None:
+            return ""
+        cache = self.journal.cache
+        for turn in interrupted(cache, self.talk, self.options, self._project):
+            say(f"This turn was interrupted {age(turn.begun.at, now_ms())} ago:")
+            say(f"  {safe(turn.begun.prompt)}")
+            match self._ask("[g]o on with it, [d]rop it, or Enter to leave it for later: "):
+                case "g":
+                    self._replace(opening.again(cache, turn, str(Path.cwd()), self._project, now_ms()))
+                    return turn.begun.prompt if self._claimed() else ""
+                case "d":
+                    with transaction(cache.connection):
+                        turns.clear(cache, turn.turn)
+                    self._next = turn.begun.prompt
+        return ""
+
+    def _turn(self, prompt: str) -> None:
+        """One turn; what fails is said and the prompt comes back editable."""
+        try:
+            turn = self._engine.run(self._choice(), prompt)
+        except KeyboardInterrupt:
+            self._answer.broken()
+            say("Cancelled; nothing was saved.")
+            self._next = prompt
+        except AtomicError as error:
+            self._answer.broken()
+            say(f"atomic: {error}")
+            self._next = prompt
+        else:
+            self._answer.closed(self.talk, turn)
+            self._picked = False
+            if self.journal is not None and self.journal.secrets.membership is not None:
+                from atomic_agent.sync.background import after_turn
+
+                after_turn(self.journal)
+
+    def _read(self) -> str | None:
+        """The next line; None at its end. The prompt goes to stderr, so that stdout is answers only."""
+        import readline  # brings line editing and history to input()
+
+        text, self._next = self._next, ""
+        if text:
+            # A prompt of several lines cannot be edited on one; it is shown and sent as one line.
+            readline.set_startup_hook(lambda: readline.insert_text(" ".join(text.split("\n"))))
+        try:
+            return input("> ")
+        except EOFError:
+            say("")
+            return None
+        except KeyboardInterrupt:
+            say("")
+            return ""
+        finally:
+            readline.set_startup_hook(None)
+
+    @staticmethod
+    def _ask(question: str) -> str:
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower()[:1]
+
+    def _command(self, line: str) -> bool:
+        """Do what a line with a slash says; False to leave."""
+        name, _, rest = line[1:].partition(" ")
+        rest = rest.strip()
+        try:
+            match name:
+                case "quit" | "exit" | "q":
+                    return False
+                case "session":
+                    self._say_session()
+                case "name":
+                    self._name(rest)
+                case "model" | "provider" | "effort":
+                    self._pick(name, rest)
+                case "new":
+                    cache = self.journal.cache if self.journal is not None else None
+                    self._replace(opening.fresh(cache, str(Path.cwd()), self._project, now_ms()))
+                    self.talk.claim(now_ms())
+                case "show":
+                    self._show()
+                case _:
+                    say(HELP)
+        except AtomicError as error:
+            say(f"atomic: {error}")
+        return True
+
+    def _pick(self, what: str, value: str) -> None:
+        if not value:
+            choice = self._choice()
+            say(f"{choice.provider}/{choice.model}" + (f", effort {choice.effort}" if choice.effort else ""))
+            return
+        if what == "provider":
+            value = known(value).name
+            self.options.model = ""
+        elif what == "effort" and value not in EFFORTS:
+            raise UsageError(f"There is no effort '{value[:20]}'.", f"Known: {', '.join(EFFORTS)}.")
+        setattr(self.options, what, value)
+        self._picked = True
+
+    def _name(self, name: str) -> None:
+        if not name:
+            say("Say it like this: /name TEXT")
+            return
+        self.talk.rename(name, now_ms())
+
+    def _say_session(self) -> None:
+        talk = self.talk
+        place = "not saved" if talk.cache is None else "saved with its first answer" if talk.row is None else "saved"
+        said = sum(node.view.decides for node in talk.path)
+        say(f"{talk.facts.id} ({place}), {said} messages in the context, {one_line(talk.facts.cwd)}")
+
+    def _show(self) -> None:
+        from atomic_agent.cli.show import transcript
+        from atomic_agent.turns.history import History
+
+        for line in transcript(History(self.talk.path, [], self.talk.beside, Settings())):
+            print(line)
+
+    def _leave(self) -> None:
+        """Save what a failing disk would not take, the picks, and say how to come back."""
+        try:
+            if self.journal is not None and self._picked:
+                choice = self._choice()
+                with transaction(self.journal.cache.connection):
+                    save_picks(self.journal.cache, choice.settings)
+        finally:
+            self.talk.close()
+        if self.talk.row is not None:
+            say(f"Come back with: atomic --session {self.talk.facts.id}")
+        if self.journal is not None and self.journal.secrets.membership is not None:
+            from atomic_agent.sync.background import at_exit
+
+            at_exit(self.journal)

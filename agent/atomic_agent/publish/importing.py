@@ -1,0 +1,198 @@
+"""Bringing a file or a shared session into the default store (B9, C6). Nothing there is replaced."""
+
+import getpass
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from atomic_sessions import compose, wire
+from atomic_sessions.bundle import Bundle, decode_bundle
+from atomic_sessions.entry import Entry, Facts, View
+from atomic_sessions.errors import (
+    BadSessionFileError,
+    NotFoundError,
+    ServiceRefusedError,
+    SessionExistsError,
+    UsageError,
+)
+from atomic_sessions.formats.agents import viewer
+from atomic_sessions.formats.detect import detect
+from atomic_sessions.formats.lines import split
+from atomic_sessions.formats.scan import Scanner, ScanState
+from atomic_sessions.formats.upgrade import read_header, upgrade
+from atomic_sessions.ids import session_key
+from atomic_sessions.sharing import ShareLink, needs_password, open_share, parse_link
+
+from atomic_agent.cache import entries, sessions
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.open import transaction
+from atomic_agent.projects import project_of
+from atomic_agent.stores.journal import Journal
+from atomic_agent.sync.client import Client
+from atomic_agent.sync.run import now_ms
+
+CHUNK = 1024 * 1024
+BATCH = 2000
+
+
+def import_file(journal: Journal, path: Path, cwd: str) -> sessions.SessionRow:
+    """Copy a JSONL file in under its own id, older formats upgraded.
+
+    Raises BadSessionFileError, FutureFormatError, SessionExistsError; nothing is half imported.
+    """
+    facts, lines = read_file(path, cwd)
+    with transaction(journal.cache.connection):
+        _refuse_present(journal.cache, facts)
+        return _store(journal.cache, facts, _entries(facts, lines))
+
+
+def read_file(path: Path, cwd: str) -> tuple[Facts, Iterator[bytes]]:
+    """What a session file is, and its lines (format 4 for Atomic and pi files), streamed."""
+    if path.is_dir():
+        raise BadSessionFileError(f"{path} is a folder, not a session file.", "To take in a folder: atomic capture --from DIR")
+    if not path.is_file():
+        raise BadSessionFileError(f"There is no file {path}.", "Name an exported .jsonl file.")
+    try:
+        head = _head(path)
+    except OSError as error:
+        raise BadSessionFileError(f"{path} cannot be read: {error.strerror}.", "Check the file's rights.") from error
+    kind = detect(head)
+    if not kind.agent:
+        mend = "Export it as .jsonl" if path.suffix == ".html" else "Name a session file of Atomic, pi or Claude Code."
+        raise BadSessionFileError(f"{path} is {kind.why}.", mend)
+    if kind.agent == "claude-code":
+        return _claude_facts(path, head, cwd), _raw_lines(path)
+    lines = (raw for raw in _raw_lines(path) if raw.strip())
+    try:
+        header = read_header(next(lines))
+    except BadSessionFileError as error:
+        raise type(error)(f"{path}: {error.message}", error.mend) from None
+    project = project_of(header.cwd or cwd)
+    key = session_key("atomic", header.id, project)
+    facts = Facts(
+        "atomic", header.id, key.scope, header.cwd, project, header.created_at, header.parent, header.internal, header.raw
+    )
+    return facts, upgrade(header, lines)
+
+
+def _claude_facts(path: Path, head: list[bytes], cwd: str) -> Facts:
+    view = viewer("claude-code")
+    views = [view(raw) for raw in head]
+    there = next((v.cwd for v in views if v.cwd), "")
+    created = next((v.at for v in views if v.at is not None), 0)
+    project = project_of(there or cwd)
+    return Facts("claude-code", path.stem, session_key("claude-code", path.stem, project).scope, there, project, created)
+
+
+def _head(path: Path) -> list[bytes]:
+    with path.open("rb") as stream:
+        return [line.raw for line in split([stream.read(CHUNK)])][:200]
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        for line in split(iter(lambda: stream.read(CHUNK), b"")):
+            yield line.raw
+
+
+def _refuse_present(cache: Cache, facts: Facts) -> None:
+    key = session_key(facts.agent, facts.id, facts.project)
+    if sessions.by_key(cache, key) is not None:
+        raise SessionExistsError(
+            f"The session {facts.id or '(empty id)'} is here already; nothing was replaced.",
+            f"Open it: atomic --session '{facts.id}'",
+        )
+    if sessions.is_deleted(cache, key):
+        raise SessionExistsError(
+            f"The session {facts.id} was deleted; a deleted session does not come back.",
+            "To work with its content, give the file's header another id.",
+        )
+
+
+def _entries(facts: Facts, lines: Iterator[bytes]) -> Iterator[entries.Incoming]:
+    scanner = Scanner(facts.agent, ScanState(linear=False), now=now_ms(), stamp_of=lambda _: 0, internal=facts.internal)
+    for raw in lines:
+        yield scanner.read(raw)
+
+
+def _store(cache: Cache, facts: Facts, found: Iterator[entries.Incoming]) -> sessions.SessionRow:
+    session = sessions.ensure(cache, facts)
+    batch: list[entries.Incoming] = []
+    for item in found:
+        batch.append(item)
+        if len(batch) >= BATCH:
+            entries.insert(cache, session, batch)
+            batch = []
+    entries.insert(cache, session, batch)
+    return sessions.get(cache, session)
+
+
+def is_link(text: str) -> bool:
+    """True for what can only be a link, so that the two kinds of --import are told apart."""
+    return text.strip().startswith(("http://", "https://"))
+
+
+def import_link(journal: Journal, text: str, cwd: str = "", password: str | None = None) -> sessions.SessionRow:
+    """A shared session as a new one of our own: new id, its parent recorded.
+
+    Raises UsageError (no link), ServiceUnreachableError, ServiceRefusedError (gone), SealError.
+    """
+    found = parse_link(text)
+    bundle = fetch(found, password)
+    return adopt(journal, bundle, cwd)
+
+
+def fetch(found: ShareLink, password: str | None = None) -> Bundle:
+    """The published session behind a link, opened here."""
+    with Client(found.base_url) as client:
+        payload = _payload(client, found)
+    if found.secret is None:
+        if payload[:2] != b"\x1f\x8b":
+            raise UsageError(
+                "The link has lost its key, the part behind the #.", "Copy the whole link, and pass it on stdin with `-`."
+            )
+        return decode_bundle(payload)
+    if password is None and needs_password(payload):
+        password = _ask_password()
+    _, bundle = open_share(found.secret, found.share_id, payload, password)
+    return decode_bundle(bundle)
+
+
+def _payload(client: Client, found: ShareLink) -> bytes:
+    """The published bytes; of a link with limited views, one view is taken."""
+    try:
+        return client.public(f"/s/{found.share_id}/payload")
+    except ServiceRefusedError as error:
+        if error.code == wire.ErrorCode.FORBIDDEN:
+            return client.claim(f"/s/{found.share_id}/claim")
+        if error.code in {wire.ErrorCode.GONE, wire.ErrorCode.NOT_FOUND}:
+            raise NotFoundError(
+                "The share is not there: it was taken back, has expired, or the link is wrong.",
+                "Ask its sender for a new link.",
+            ) from None
+        raise
+
+
+def _ask_password() -> str:
+    if not sys.stdin.isatty():
+        raise UsageError("This share needs the password its sender set.", "Open it on a terminal, which asks for it.")
+    return getpass.getpass("Password of the share: ")
+
+
+def adopt(journal: Journal, bundle: Bundle, cwd: str) -> sessions.SessionRow:
+    """Store a published session under a new id."""
+    now = now_ms()
+    identity = compose.session_id(now, secrets.token_bytes(10))
+    project = project_of(cwd) if cwd else ""
+    old = bundle.facts
+    header = compose.header(identity, now, cwd, project=project, parent=old.id) if old.header else b""
+    facts = Facts(old.agent, identity, "", cwd, project, old.created_at, old.id, internal=False, header=header)
+    view = viewer(old.agent, internal=old.internal)
+    found: Iterator[tuple[Entry, View]] = (
+        (entry, view(entry.raw)) for entry in bundle.entries if not entry.file
+    )
+    with transaction(journal.cache.connection):
+        row = _store(journal.cache, facts, iter(found))
+    return row
+

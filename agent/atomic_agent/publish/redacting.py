@@ -1,0 +1,87 @@
+"""A session made fit for publishing, on this machine: what is not meant for others left out, secrets and
+home paths replaced (D4)."""
+
+import getpass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from atomic_sessions.bundle import VERSION, Bundle
+from atomic_sessions.entry import Entry, Facts
+from atomic_sessions.formats.agents import viewer
+from atomic_sessions.formats.upgrade import encode, members
+from atomic_sessions.redact import Redactor, Report, publishable, withheld
+
+from atomic_agent.cache import leaf, sessions
+from atomic_agent.cache.cache import Cache
+from atomic_agent.publish.reading import lines_of
+
+
+class Fit(Struct, frozen=True):
+    """A session ready to be published. `left_out` counts the lines that are not meant for others."""
+
+    bundle: Bundle
+    summary: str
+    report: Report
+    left_out: int
+
+
+def redactor() -> Redactor:
+    """Knows this machine's home and user; those of other machines are found by their shape."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = ""
+    users = (user,) if len(user) > 3 and user not in {"root", "user", "admin"} else ()
+    return Redactor(home=(str(Path.home()),), users=users)
+
+
+def redacted_lines(cache: Cache, row: sessions.SessionRow) -> tuple[Facts, list[Entry], Report]:
+    """Every line of a session, redacted, nothing left out."""
+    work = redactor()
+    found = [work.entry(entry) for entry in lines_of(cache, row)]
+    return _facts(row.facts, work), found, work.report()
+
+
+def fit(cache: Cache, row: sessions.SessionRow, now: int) -> Fit:
+    """The session as it may be published."""
+    work = redactor()
+    view = viewer(row.agent, internal=row.internal)
+    found: list[Entry] = []
+    left_out = 0
+    for entry in lines_of(cache, row):
+        kept: Entry | None = entry
+        if not publishable(view(entry.raw)):
+            left_out += 1
+            kept = withheld(entry)
+        if kept is not None:
+            found.append(work.entry(kept))
+    facts = _facts(row.facts, work)
+    title = _text(work, row.label)
+    bundle = Bundle(VERSION, facts, title, leaf.leaf(cache, row.key), now, found)
+    return Fit(bundle, _text(work, row.summary), work.report(), left_out)
+
+
+def _text(work: Redactor, text: str) -> str:
+    """A title or the like, redacted by the same rules as the line it comes from."""
+    if not text:
+        return ""
+    line = msgspec.json.encode({"type": "session_info", "name": text})
+    redacted = work.entry(Entry("title", None, 0, 0, line)).raw
+    return str(msgspec.json.decode(redacted, type=dict[str, str])["name"])
+
+
+def _facts(facts: Facts, work: Redactor) -> Facts:
+    header = work.entry(Entry("header", None, 0, 0, _placeless(facts.header))).raw if facts.header else b""
+    parent = "" if "/" in facts.parent or "\\" in facts.parent else facts.parent
+    return msgspec.structs.replace(facts, cwd="", project="", scope="", parent=parent, header=header)
+
+
+def _placeless(header: bytes) -> bytes:
+    """A format 4 header without the folder and project it names."""
+    parts = members(header)
+    if parts is None:
+        return header
+    kept = {key: value for key, value in parts.items() if key not in {"project", "parentSession"}}
+    return encode(kept | {"cwd": msgspec.Raw(b'""')})
