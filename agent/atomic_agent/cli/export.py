@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from atomic_sessions.errors import UsageError
+
 from atomic_agent.cache import sessions
 from atomic_agent.cli.terminal import megabytes, say
 from atomic_agent.locations import home
@@ -13,7 +15,8 @@ from atomic_agent.stores.journal import open_journal
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID")
-    parser.add_argument("file", type=Path, metavar="FILE", help=".html, .jsonl or .md; `-.html` and the like: to stdout")
+    parser.add_argument("file", type=Path, metavar="FILE", help=".html, .jsonl or .md; `-`: to stdout")
+    parser.add_argument("--as", dest="form", choices=["html", "jsonl", "md"], help="the form, when FILE is `-`")
     parser.add_argument("--branch", action="store_true", help="only the open branch")
     parser.add_argument("--redact", action="store_true", help="without secrets and home paths")
     parser.add_argument("--force", action="store_true", help="replace a file that exists")
@@ -24,8 +27,10 @@ def run(options: argparse.Namespace) -> int:
 
     with open_journal(home()) as journal:
         row = sessions.find(journal.cache, options.id, project_of(str(Path.cwd())))
-        if options.file.stem == "-":
-            form = exporting.form_of(options.file)
+        if str(options.file) == "-":
+            form = options.form
+            if form is None:
+                raise UsageError("`-` does not say what to write.", "Add --as html, --as jsonl or --as md.")
             content, report = exporting.render(
                 journal.cache, row, form, branch=options.branch, redact=options.redact
             )
