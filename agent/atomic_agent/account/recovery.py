@@ -120,9 +120,9 @@ def read(path: Path) -> KitFile:
         raise KeyMissingError("The kit's account or devices line is damaged.", "Check it against your copy.") from None
 
 
-def restore_local(home: Home, found: KitFile) -> LocalKey | None:
-    """Bring back the key of the cache that lies here, into the place keys are kept; None when there is
-    no cache."""
+def restore_local(home: Home, found: KitFile, key_file: Path | None) -> LocalKey | None:
+    """Bring back the key of the cache that lies here, into a new key file or the keyring; None when
+    there is no cache."""
     if not home.cache.exists():
         return None
     try:
@@ -134,7 +134,9 @@ def restore_local(home: Home, found: KitFile) -> LocalKey | None:
         ) from None
     if key is None:
         raise NotFoundError("Beside the cache there is nothing a kit could open.", f"{home.keyinfo} is missing.")
-    if not sources.is_given():
+    if key_file is not None:
+        sources.write_key_file(key_file, key)
+    else:
         sources.keep_in_keyring(home, key)
     return key
 

@@ -13,6 +13,7 @@ from atomic_agent.sync.run import synchronise
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["save", "restore"])
     parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("--key-file", type=Path, metavar="PATH", help="for restore: put the key here, not in the keyring")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,9 +23,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"The recovery kit is in {options.file}. Print it or move it off this machine.")
         return 0
     found = recovery.read(options.file)
-    key = recovery.restore_local(home(), found)
+    key = recovery.restore_local(home(), found, options.key_file)
     if key is not None:
         print(f"The key {key.name} of this machine's cache is back.")
+        if options.key_file is not None:
+            say(f"Name it from now on: export ATOMIC_KEY_FILE='{options.key_file}'")
         return 0
     mine = recovery.restore_account(home(), found, now_ms())
     print(f"This machine is in the account again, as '{mine.device.name}'.", flush=True)

@@ -64,7 +64,8 @@ class Asked:
 
 class DemoProvider:
     """The server, in a thread of its own. `refuse` holds status codes for the next requests, each used
-    once; `retry_after` goes with them. `hanging` is set when an answer has stopped in its middle."""
+    once; `retry_after` goes with them. `hanging` is set when an answer has stopped in its middle; with
+    `released` set nothing hangs or is slow any more."""
 
     def __init__(self, port: int = 0, *, keys: tuple[str, ...] = ()) -> None:
         self.requests: list[Asked] = []
@@ -173,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
                         self.owner.released.wait(float(orders["slow"]))
                     if spoken and "cut" in orders:
                         return
-                    if spoken and "hang" in orders:
+                    if spoken and "hang" in orders and not self.owner.released.is_set():
                         self.owner.hanging.set()
                         self.owner.released.wait()
                         return

@@ -85,6 +85,13 @@ def keep_under_passphrase(home: Home, key: LocalKey, passphrase: str) -> None:
     _write_choice(home, Choice("passphrase"))
 
 
+def write_key_file(path: Path, key: LocalKey) -> None:
+    """Put a key into a new 0600 file, as ATOMIC_KEY_FILE takes it."""
+    if path.exists() or path.is_symlink():
+        raise NoKeyStoreError(f"{path} exists already; a key file is never replaced.", "Name a new file.")
+    private_files.write(path, base64.b64encode(key.reveal()) + b"\n")
+
+
 def read_choice(home: Home) -> Choice | None:
     """The recorded choice, None before the first."""
     try:
