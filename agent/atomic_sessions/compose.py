@@ -43,7 +43,13 @@ def line(value: dict[str, Any]) -> bytes:  # JSON of any shape
 
 def header(session: str, at: int, cwd: str, *, project: str = "", parent: str = "") -> bytes:
     """The first line of a session."""
-    parts: dict[str, Any] = {"type": "session", "version": VERSION, "id": session, "createdAt": iso(at), "cwd": cwd}
+    parts: dict[str, Any] = {
+        "type": "session",
+        "version": VERSION,
+        "id": session,
+        "createdAt": iso(at),
+        "cwd": cwd,
+    }
     if project:
         parts["project"] = project
     if parent:
@@ -150,7 +156,9 @@ def content(blocks: Iterable[Block]) -> list[dict[str, Any]]:  # JSON
             case Thinking():
                 found.append(_thinking(block))
             case ToolCall(identity, name, arguments):
-                found.append({"type": "toolCall", "id": identity, "name": name, "arguments": _object(arguments)})
+                found.append(
+                    {"type": "toolCall", "id": identity, "name": name, "arguments": _object(arguments)}
+                )
             case _:
                 pass
     return found

@@ -46,7 +46,11 @@ def settings(path: Iterable[Node]) -> Settings:
     provider = model = effort = ""
     for node in path:
         view = node.view
-        if view.model and (view.kind == "model_change" or view.role == "assistant") and view.model != "<synthetic>":
+        if (
+            view.model
+            and (view.kind == "model_change" or view.role == "assistant")
+            and view.model != "<synthetic>"
+        ):
             provider, model = view.provider, view.model
         elif view.kind == "thinking_level_change":
             effort = view.text
@@ -109,7 +113,11 @@ def gather(path: Sequence[Node], beside: Sequence[Node]) -> list[Node]:
             whole = _joined(sorted(members.pop(group), key=lambda n: n.stamp))
             found.append(whole)
             calls = {block.id for block in whole.view.blocks if isinstance(block, ToolCall)}
-            found.extend(n for n in results if any(isinstance(b, ToolResult) and b.call in calls for b in n.view.blocks))
+            found.extend(
+                n
+                for n in results
+                if any(isinstance(b, ToolResult) and b.call in calls for b in n.view.blocks)
+            )
     return found
 
 
@@ -164,7 +172,9 @@ def _as_user(blocks: Iterable[Block]) -> ContextMessage | None:
 
 
 def _shell(block: Shell) -> str:
-    end = "\n(cancelled)" if block.cancelled else f"\n(exit code {block.exit_code})" if block.exit_code else ""
+    end = (
+        "\n(cancelled)" if block.cancelled else f"\n(exit code {block.exit_code})" if block.exit_code else ""
+    )
     return f"I ran this command:\n$ {block.command}\n{block.output}{end}"
 
 

@@ -112,9 +112,24 @@ def parse(raw: bytes) -> Sealed:
     """
     if len(raw) < MIN_SIZE:
         raise SealError("A sealed record is too short to be one.")
-    (magic, version, suite, kind, account, session, device, writer, generation, kid, n, prev, at, tag, nonce, size) = (
-        _HEADER.unpack_from(raw)
-    )
+    (
+        magic,
+        version,
+        suite,
+        kind,
+        account,
+        session,
+        device,
+        writer,
+        generation,
+        kid,
+        n,
+        prev,
+        at,
+        tag,
+        nonce,
+        size,
+    ) = _HEADER.unpack_from(raw)
     if magic != MAGIC:
         raise SealError("These bytes are not a sealed record.")
     if version != VERSION or suite != SUITE:

@@ -108,7 +108,13 @@ class ServiceRefusedError(AtomicError):
     exit_code = 9
 
     def __init__(
-        self, message: str, mend: str = "", *, code: str = "", retry_after: float | None = None, session: str = ""
+        self,
+        message: str,
+        mend: str = "",
+        *,
+        code: str = "",
+        retry_after: float | None = None,
+        session: str = "",
     ) -> None:
         super().__init__(message, mend)
         self.code = code

@@ -88,9 +88,12 @@ def signed_bytes(body: bytes) -> bytes:
 
 def auth_bytes(origin: str, account: bytes, device: bytes, challenge: bytes) -> bytes:
     """What a device signs to log in: bound to the service's address, the account and the challenge."""
-    return AUTH_CONTEXT + hashlib.sha256(
-        b"\x00".join((origin.encode(), account.hex().encode(), device.hex().encode(), challenge))
-    ).digest()
+    return (
+        AUTH_CONTEXT
+        + hashlib.sha256(
+            b"\x00".join((origin.encode(), account.hex().encode(), device.hex().encode(), challenge))
+        ).digest()
+    )
 
 
 def check_signature(sign_key: bytes, signature: bytes, message: bytes) -> bool:

@@ -52,17 +52,21 @@ def _header(document: Document) -> str:
         "folder": document.cwd,
         "models": list(sums.models),
         "messages": {"user": sums.user, "assistant": sums.assistant, "tool calls": sums.calls},
-        "tokens": {"input": sums.usage.input, "output": sums.usage.output},
+        "tokens": {"input": sums.usage.input, "output": sums.usage.output} if sums.usage.output else None,
         "cost": round(sums.usage.cost, 4),
     }
     # JSON is YAML, so every value survives whatever is in it.
-    rows = [f"{name}: {clean(json.dumps(value, ensure_ascii=False))}" for name, value in facts.items() if value]
+    rows = [
+        f"{name}: {clean(json.dumps(value, ensure_ascii=False))}" for name, value in facts.items() if value
+    ]
     return "\n".join(["---", *rows, "---"])
 
 
 def _heading(node: Node, label: str) -> str:
     view = node.view
-    who = _SUMMARIES.get(view.kind) or ("Injected" if view.role == "user" and not view.typed else _WHO.get(view.role))
+    who = _SUMMARIES.get(view.kind) or (
+        "Injected" if view.role == "user" and not view.typed else _WHO.get(view.role)
+    )
     at = view.at if view.at is not None else node.stamp
     mark = f" · [{line(label, 80)}]" if label else ""
     return f"## {who or line(view.kind.replace('_', ' '), 60) or 'Entry'} · {clock(at)}{mark}"
@@ -72,7 +76,7 @@ def _body(node: Node, plan: Outline) -> Iterator[str]:
     view = node.view
     if view.kind in _QUIET:
         return
-    if view.text:
+    if view.text and not view.blocks:
         yield _closed(clean(view.text).strip())
     for index, block in enumerate(view.blocks):
         if isinstance(block, ToolCall):
@@ -91,7 +95,9 @@ def _block(block: Block) -> Iterator[str]:
             yield _closed(clean(block.text).strip())
         case Thinking():
             if block.text.strip():
-                yield "\n".join(f"> {row}".rstrip() for row in ["*Thinking*", "", *clean(block.text).strip().split("\n")])
+                yield "\n".join(
+                    f"> {row}".rstrip() for row in ["*Thinking*", "", *clean(block.text).strip().split("\n")]
+                )
         case Image():
             yield f"*[image: {line(block.mime, 60)}]*"
         case ToolResult():
@@ -119,7 +125,11 @@ def _arguments(text: str) -> tuple[str, str]:
     """A lone command as itself, everything else as indented JSON."""
     try:
         value = json.loads(text)
-        if isinstance(value, dict) and isinstance(value.get("command"), str) and value.keys() <= {"command", "description"}:
+        if (
+            isinstance(value, dict)
+            and isinstance(value.get("command"), str)
+            and value.keys() <= {"command", "description"}
+        ):
             said = value.get("description")
             return (f"# {line(str(said), 200)}\n" if said else "") + value["command"], "sh"
         return ("" if value == {} else json.dumps(value, ensure_ascii=False, indent=2)), "json"

@@ -24,9 +24,7 @@ def keeps_id(mine: bytes, theirs: bytes) -> bool:
 
 def join(one: Entry, other: Entry) -> Entry:
     """Two sightings of the same line: the first place and the earliest stamp hold."""
-    return msgspec.structs.replace(
-        one, pos=min(one.pos, other.pos), stamp=min(one.stamp, other.stamp)
-    )
+    return msgspec.structs.replace(one, pos=min(one.pos, other.pos), stamp=min(one.stamp, other.stamp))
 
 
 def add(copy: dict[str, Entry], entry: Entry) -> None:

@@ -119,9 +119,7 @@ def record_key(keys: AccountKeys, session: bytes, writer: bytes) -> bytes:
 
 def key_id(keys: AccountKeys) -> bytes:
     """Sixteen bytes that name the account key without telling it; compared before any decryption."""
-    return _expand(
-        keys.key, b"atomic1/kid", keys.account, struct.pack(">I", keys.generation), size=16
-    )
+    return _expand(keys.key, b"atomic1/kid", keys.account, struct.pack(">I", keys.generation), size=16)
 
 
 def padded_size(size: int) -> int:
@@ -219,7 +217,9 @@ def decode_body(plain: bytes) -> RecordBody:
     try:
         body = msgspec.msgpack.decode(plain, type=RecordBody)
     except msgspec.MsgspecError as error:
-        raise SealError("A sealed record's content has an unknown form.", "Update atomic-sessions.") from error
+        raise SealError(
+            "A sealed record's content has an unknown form.", "Update atomic-sessions."
+        ) from error
     if body.version != 1:
         raise SealError("A sealed record was made by a newer version.", "Update atomic-sessions.")
     return body

@@ -63,7 +63,9 @@ def new_share(secret: bytes) -> ShareKeys:
     """Id and key of a share from its 32 random bytes."""
     if len(secret) != SECRET_SIZE:
         raise SealError("The secret of a share has a wrong size.")
-    return ShareKeys(_encode(_derive(secret, b"atomic1/share id")[:ID_SIZE]), _derive(secret, b"atomic1/share key"))
+    return ShareKeys(
+        _encode(_derive(secret, b"atomic1/share id")[:ID_SIZE]), _derive(secret, b"atomic1/share key")
+    )
 
 
 def seal_share(
@@ -76,7 +78,9 @@ def seal_share(
     flags = _PASSWORD if password is not None else 0
     head = _HEAD.pack(_MAGIC, _VERSION, _SUITE, _KIND, flags, salt, nonce)
     plain = struct.pack(">I", len(page)) + page + bundle_gz
-    return head + AESGCM(_key(secret, salt, password)).encrypt(nonce, plain, head + _decode(new_share(secret).id))
+    return head + AESGCM(_key(secret, salt, password)).encrypt(
+        nonce, plain, head + _decode(new_share(secret).id)
+    )
 
 
 def needs_password(payload: bytes) -> bool:
@@ -84,7 +88,9 @@ def needs_password(payload: bytes) -> bool:
     return bool(_parse(payload).flags & _PASSWORD)
 
 
-def open_share(secret: bytes, share_id: str, payload: bytes, password: str | None = None) -> tuple[str, bytes]:
+def open_share(
+    secret: bytes, share_id: str, payload: bytes, password: str | None = None
+) -> tuple[str, bytes]:
     """Page and bundle (gzip) of a payload; raises SealError for whatever does not belong together."""
     parts = _parse(payload)
     if new_share(secret).id != share_id:
@@ -119,7 +125,9 @@ def parse_link(text: str) -> ShareLink:
     base_url, share_id, key, entry = found.groups()
     secret = _decode(key) if key else None
     if secret is not None and new_share(secret).id != share_id:
-        raise UsageError("The link is damaged: its key does not belong to its id.", "Copy the whole link again.")
+        raise UsageError(
+            "The link is damaged: its key does not belong to its id.", "Copy the whole link again."
+        )
     return ShareLink(base_url, share_id, secret, unquote(entry) if entry else None)
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from system.machines import Machine, MakeMachine, RunningService, pair
 
 from atomic_agent.demo.provider import DemoProvider
+from system.machines import Machine, MakeMachine, RunningService, pair
 
 
 def _service(root: Path) -> Iterator[RunningService]:
@@ -57,4 +57,3 @@ def desktop(machine: MakeMachine, service: RunningService, laptop: Machine) -> M
     found = machine("desktop")
     pair(laptop, found, service.url)
     return found
-

@@ -28,7 +28,16 @@ class RunningService:
     def start(self) -> None:
         log = self.data.with_suffix(".log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "atomic_service", "dev", "--data", str(self.data), "--port", str(self.port)],
+            [
+                sys.executable,
+                "-m",
+                "atomic_service",
+                "dev",
+                "--data",
+                str(self.data),
+                "--port",
+                str(self.port),
+            ],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -137,7 +146,10 @@ class Machine:
 
     def sessions(self, *arguments: str) -> list[dict[str, Any]]:
         """The list without machine names, which differ while something is not synced."""
-        found = [json.loads(line) for line in self.atomic("sessions", "--json", "--internal", *arguments).out.splitlines()]
+        found = [
+            json.loads(line)
+            for line in self.atomic("sessions", "--json", "--internal", *arguments).out.splitlines()
+        ]
         return [{key: value for key, value in one.items() if key != "machines"} for one in found]
 
     def status(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from system.machines import Done, Machine, MakeMachine, RunningService
 
 
@@ -50,7 +51,8 @@ def test_a_wrong_and_a_missing_key(machine: MakeMachine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "not hold a key"), (b"short", "not hold a key"), (b"!" * 44, "not hold a key")]
+    ("content", "words"),
+    [(b"", "not hold a key"), (b"short", "not hold a key"), (b"!" * 44, "not hold a key")],
 )
 def test_a_key_file_that_is_none(machine: MakeMachine, content: bytes, words: str) -> None:
     """A file without 32 bytes in base64 is refused and named."""
@@ -118,7 +120,12 @@ def test_a_damaged_cache_is_told_from_a_wrong_key(machine: MakeMachine) -> None:
         ("foreign.jsonl", b'{"hello": 1}\n', 6, "not a session"),
         ("noise.jsonl", bytes(range(256)) * 40, 6, "not a session"),
         ("page.html", b"<!doctype html><p>x", 6, "not a session"),
-        ("future.jsonl", b'{"type":"session","version":99,"id":"x","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}\n', 6, "format 99"),
+        (
+            "future.jsonl",
+            b'{"type":"session","version":99,"id":"x","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}\n',
+            6,
+            "format 99",
+        ),
         ("other4.jsonl", b'{"kind":"header","version":4,"id":"x"}\n', 6, "another program"),
     ],
 )
@@ -155,7 +162,10 @@ def test_an_import_never_replaces(machine: MakeMachine, tmp_path: Path) -> None:
 def test_a_service_that_is_not_there_or_not_ours(machine: MakeMachine, tmp_path: Path) -> None:
     """Nothing listens, a proxy's page answers, an address is none: exit 8 or 2, and what to check."""
     laptop = machine("laptop")
-    assert "cannot be reached" in laptop.atomic("login", "http://127.0.0.1:9", "--invite", "-", stdin="x", code=8).err
+    assert (
+        "cannot be reached"
+        in laptop.atomic("login", "http://127.0.0.1:9", "--invite", "-", stdin="x", code=8).err
+    )
     assert "https://" in laptop.atomic("login", "http://example.com", "--invite", "-", stdin="x", code=2).err
     assert "address" in laptop.atomic("login", "ftp://x", "--invite", "-", stdin="x", code=2).err
     with socketserver.TCPServer(("127.0.0.1", 0), _Portal) as server:
@@ -214,10 +224,14 @@ def test_ids_that_fit_nothing_or_too_much(machine: MakeMachine) -> None:
     assert "whole id" in laptop.atomic("show", "abcdef0", code=7).err
 
 
-def test_wrong_pairing_strings_and_words(laptop: Machine, machine: MakeMachine, service: RunningService) -> None:
+def test_wrong_pairing_strings_and_words(
+    laptop: Machine, machine: MakeMachine, service: RunningService
+) -> None:
     """A mistyped string, a string without a mailbox, words nobody shows."""
     other = machine("other")
-    assert "pairing string" in other.atomic("login", service.url, "--join", "-", stdin="atomic1-x", code=2).err
+    assert (
+        "pairing string" in other.atomic("login", service.url, "--join", "-", stdin="atomic1-x", code=2).err
+    )
     unknown = "atomic1-" + "a" * 26
     assert "No pairing waits" in other.atomic("login", service.url, "--join", "-", stdin=unknown, code=7).err
     assert "devices add" in laptop.atomic("devices", "approve", "--yes", "a", "b", "c", "d", code=7).err

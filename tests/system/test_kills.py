@@ -8,10 +8,10 @@ import uuid
 from pathlib import Path
 
 import pytest
-from system.machines import Machine, MakeMachine, RunningService, claude_lines, kill, pair, until
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.keys.local_key import LocalKey
+from system.machines import Machine, MakeMachine, RunningService, claude_lines, kill, pair, until
 
 DELAYS = (0.15, 0.3, 0.5, 0.8)
 
@@ -91,5 +91,7 @@ def _some_sent(machine: Machine) -> bool:
     key = LocalKey(base64.b64decode(machine.key_file.read_text()))
     with Cache.open(machine.cache, key, machine.cache.with_name("journal.keyinfo"), create=False) as cache:
         return bool(
-            cache.connection.execute("SELECT 1 FROM session_entries WHERE received IS NOT NULL LIMIT 1").fetchone()
+            cache.connection.execute(
+                "SELECT 1 FROM session_entries WHERE received IS NOT NULL LIMIT 1"
+            ).fetchone()
         )

@@ -3,15 +3,16 @@
 import json
 import uuid
 
-from system.machines import Machine, MakeMachine, RunningService, claude_lines, pair, until
-
 from atomic_agent.demo.provider import DemoProvider
+from system.machines import Machine, MakeMachine, RunningService, claude_lines, pair, until
 
 
 def test_a_captured_session_reaches_the_second_machine(laptop: Machine, desktop: Machine) -> None:
     """What one machine captured, the other lists and exports byte for byte."""
     session = str(uuid.uuid4())
-    path = laptop.claude_file(session, claude_lines(session, str(laptop.folder), ["why slow?", "one join is missing"]))
+    path = laptop.claude_file(
+        session, claude_lines(session, str(laptop.folder), ["why slow?", "one join is missing"])
+    )
     laptop.atomic("capture")
     laptop.atomic("sync")
     desktop.atomic("sync")
@@ -33,7 +34,9 @@ def test_continue_on_the_other_machine_sends_the_whole_history(
     assert laptop.shown(one["id"]) == desktop.shown(one["id"])
 
 
-def test_the_newest_message_decides_and_the_other_branch_stays(own_service: RunningService, machine: MakeMachine) -> None:
+def test_the_newest_message_decides_and_the_other_branch_stays(
+    own_service: RunningService, machine: MakeMachine
+) -> None:
     """Two machines go on apart: both open the branch of the newest message, and hold both branches."""
     laptop, desktop = machine("laptop"), machine("desktop")
     laptop.atomic("login", own_service.url, "--invite", "-", stdin=own_service.invite())
@@ -55,7 +58,9 @@ def test_the_newest_message_decides_and_the_other_branch_stays(own_service: Runn
     assert "apart on the laptop" in desktop.tree(session["id"])
 
 
-def test_a_deletion_reaches_every_machine_and_nothing_brings_it_back(laptop: Machine, desktop: Machine) -> None:
+def test_a_deletion_reaches_every_machine_and_nothing_brings_it_back(
+    laptop: Machine, desktop: Machine
+) -> None:
     """A deleted session is gone on both machines, also when its file is captured again, also when the
     other machine still wrote to it."""
     session = str(uuid.uuid4())
@@ -68,7 +73,9 @@ def test_a_deletion_reaches_every_machine_and_nothing_brings_it_back(laptop: Mac
     desktop.atomic("sync")
     assert "on all machines" in laptop.atomic("sessions", "delete", session, code=13).err
     laptop.atomic("sessions", "delete", session, "--yes")
-    desktop.claude_file(session, claude_lines(session, str(laptop.folder), ["to be deleted", "yes", "more", "more"]))
+    desktop.claude_file(
+        session, claude_lines(session, str(laptop.folder), ["to be deleted", "yes", "more", "more"])
+    )
     desktop.atomic("capture")
     desktop.atomic("sync")
     laptop.atomic("capture")

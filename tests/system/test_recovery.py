@@ -16,7 +16,9 @@ def test_the_kit_brings_back_the_local_key(machine: MakeMachine) -> None:
     laptop.key_file.unlink()
     missing = laptop.atomic("sessions", ATOMIC_KEY_FILE="", code=4)
     assert "key is missing" in missing.err
-    done = laptop.atomic("recovery", "restore", str(kit), ATOMIC_KEY_FILE="", DBUS_SESSION_BUS_ADDRESS="", code=3)
+    done = laptop.atomic(
+        "recovery", "restore", str(kit), ATOMIC_KEY_FILE="", DBUS_SESSION_BUS_ADDRESS="", code=3
+    )
     assert "no keyring" in done.err
     laptop.atomic("recovery", "restore", str(kit), "--key-file", str(laptop.key_file), ATOMIC_KEY_FILE="")
     assert laptop.key_file.read_text().strip() == old.strip()

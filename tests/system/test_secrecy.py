@@ -26,7 +26,9 @@ def _dump(service: RunningService) -> str:
     assert spec.origin is not None
     binaries = Path(spec.origin).parent / "pginstall" / "bin"
     socket = next(
-        path.parent for path in Path("/tmp").glob("atomic-pg-*/.s.PGSQL.*") if _serves(path.parent, service.data)
+        path.parent
+        for path in Path("/tmp").glob("atomic-pg-*/.s.PGSQL.*")
+        if _serves(path.parent, service.data)
     )
     done = subprocess.run(
         [str(binaries / "pg_dumpall"), "-h", str(socket), "-U", "atomic_owner"],
@@ -42,10 +44,14 @@ def _serves(folder: Path, data: Path) -> bool:
     return str(folder) in pid.read_text()
 
 
-def test_a_dump_of_the_service_holds_nothing_readable(own_service: RunningService, machine: MakeMachine) -> None:
+def test_a_dump_of_the_service_holds_nothing_readable(
+    own_service: RunningService, machine: MakeMachine
+) -> None:
     """No message text, title, path, project or machine name in Postgres or the object folder."""
     laptop, desktop = machine("laptop-heron"), machine("desktop-egret")
-    laptop.atomic("login", own_service.url, "--invite", "-", "--name", "laptop-heron", stdin=own_service.invite())
+    laptop.atomic(
+        "login", own_service.url, "--invite", "-", "--name", "laptop-heron", stdin=own_service.invite()
+    )
     pair(laptop, desktop, own_service.url)
     turn = ["-c", "-p", "-", "--name", TITLE, "--provider", "openai", "--model", "m"]
     laptop.atomic(*turn, stdin=f"{CANARY} " + "long " * 100_000)
@@ -56,7 +62,16 @@ def test_a_dump_of_the_service_holds_nothing_readable(own_service: RunningServic
     assert CANARY in desktop.tree(session["id"])
     dump = _dump(own_service)
     assert "COPY" in dump
-    forbidden = [CANARY, TITLE, "src/project", "team/project", "heron", "egret", session["id"], str(laptop.home)]
+    forbidden = [
+        CANARY,
+        TITLE,
+        "src/project",
+        "team/project",
+        "heron",
+        "egret",
+        session["id"],
+        str(laptop.home),
+    ]
     blobs = b"".join(path.read_bytes() for path in _files(own_service.data))
     encoded = {text: [text.encode(), text.encode().hex().encode()] for text in forbidden}
     for text, forms in encoded.items():
@@ -124,7 +139,9 @@ def test_a_process_list_shows_no_secret(laptop: Machine) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
     return [int(word) for word in found.stdout.split()]
 
 

@@ -1,6 +1,7 @@
 """Share links between people: sealed, public, revised, imported, taken back."""
 
 import httpx
+
 from system.machines import Machine, MakeMachine
 
 
@@ -14,7 +15,9 @@ def test_anyone_with_a_sealed_link_can_go_on(laptop: Machine, machine: MakeMachi
     session = _session(laptop)
     link = laptop.atomic("share", session, "--yes").out.strip()
     colleague = machine("colleague")
-    colleague.atomic("--import", "-", "-p", "and who reviews it?", "--provider", "openai", "--model", "m", stdin=link)
+    colleague.atomic(
+        "--import", "-", "-p", "and who reviews it?", "--provider", "openai", "--model", "m", stdin=link
+    )
     found = [one for one in colleague.sessions() if one["id"] != session]
     assert any("who reviews it" in colleague.shown(one["id"]) for one in found)
     assert all(one["id"] != session for one in colleague.sessions())

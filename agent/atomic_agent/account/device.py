@@ -14,13 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from msgspec import Struct
 
+from atomic_agent.keys.keystore import Device
+from atomic_agent.sync.identity import NAME_LABEL
 from atomic_sessions import ledger, wire
 from atomic_sessions.errors import SealError
 from atomic_sessions.ledger import Ledger, LedgerBody, LedgerEntry
 from atomic_sessions.seal import AccountKeys, derive, open_small, seal_small
-
-from atomic_agent.keys.keystore import Device
-from atomic_agent.sync.identity import NAME_LABEL
 
 SUITE = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 WRAP_CONTEXT = b"atomic1/wrap"
@@ -67,7 +66,9 @@ class Kit(Struct, frozen=True):
 
 
 def kit(recovery: bytes) -> Kit:
-    return Kit(derive(recovery, KIT_ID_LABEL, 16), derive(recovery, KIT_SIGN_LABEL), derive(recovery, KIT_WRAP_LABEL))
+    return Kit(
+        derive(recovery, KIT_ID_LABEL, 16), derive(recovery, KIT_SIGN_LABEL), derive(recovery, KIT_WRAP_LABEL)
+    )
 
 
 def statement(
@@ -121,7 +122,8 @@ def wrap_for_device(keys: AccountKeys, device: bytes, kem_key: bytes, by: bytes,
     """The account's keys, readable by one device of the ledger alone (HPKE, RFC 9180)."""
     split = len(kem_key) - 32
     public = hpke.MLKEM768X25519PublicKey(
-        MLKEM768PublicKey.from_public_bytes(kem_key[:split]), X25519PublicKey.from_public_bytes(kem_key[split:])
+        MLKEM768PublicKey.from_public_bytes(kem_key[:split]),
+        X25519PublicKey.from_public_bytes(kem_key[split:]),
     )
     plain = msgspec.msgpack.encode(_WrappedKeys(keys.key, keys.id_key))
     sealed = SUITE.encrypt(plain, public, info=_wrap_info(keys, device))

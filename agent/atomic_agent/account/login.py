@@ -5,10 +5,6 @@ import secrets
 
 import msgspec
 
-from atomic_sessions import ledger, wire
-from atomic_sessions.errors import UsageError
-from atomic_sessions.seal import AccountKeys
-
 from atomic_agent.account.device import (
     kit,
     new_device,
@@ -25,6 +21,9 @@ from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import sign_in
 from atomic_agent.sync.pulling import CURSOR
+from atomic_sessions import ledger, wire
+from atomic_sessions.errors import UsageError
+from atomic_sessions.seal import AccountKeys
 
 
 def machine_name() -> str:
@@ -88,7 +87,12 @@ def kit_public_key(private: bytes) -> bytes:
 
 
 def enter(
-    journal: Journal, url: str, account: AccountKeys, device: Device, trusted: ledger.Ledger, token: wire.Token
+    journal: Journal,
+    url: str,
+    account: AccountKeys,
+    device: Device,
+    trusted: ledger.Ledger,
+    token: wire.Token,
 ) -> Membership:
     """Make this machine a member: secrets kept, sessions known by the account's wire ids, and the log
     read from its start."""

@@ -25,15 +25,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions import ledger, wire
-from atomic_sessions.errors import (
-    NotFoundError,
-    SealError,
-    ServiceRefusedError,
-    UsageError,
-)
-from atomic_sessions.seal import derive, open_small, seal_small
-
 from atomic_agent import private_files
 from atomic_agent.account.device import (
     new_device,
@@ -49,6 +40,14 @@ from atomic_agent.keys.keystore import Device, Membership, PairingOffer
 from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import connect, membership, sign_in, trusted_ledger
+from atomic_sessions import ledger, wire
+from atomic_sessions.errors import (
+    NotFoundError,
+    SealError,
+    ServiceRefusedError,
+    UsageError,
+)
+from atomic_sessions.seal import derive, open_small, seal_small
 
 POLL_SECONDS = 0.3
 _STRING = re.compile(r"atomic1-([a-z2-7]{26})")
@@ -92,7 +91,9 @@ def secret_of(text: str) -> bytes:
     """The secret in a one-time string; UsageError when it is none."""
     match = _STRING.fullmatch(text.strip().lower())
     if match is None:
-        raise UsageError("That is not a pairing string.", "Copy the whole line that `atomic devices add` printed.")
+        raise UsageError(
+            "That is not a pairing string.", "Copy the whole line that `atomic devices add` printed."
+        )
     number = 0
     for letter in match.group(1):
         number = number << 5 | _ALPHABET.index(letter)
@@ -176,13 +177,13 @@ def _joining(journal: Journal, slots: dict[str, bytes], pending: PairingOffer) -
         raise SealError("The pairing's messages came in a wrong order.", "Start again: atomic devices add")
     joining = _open(pending.secret, "keys", slots["keys"])
     if _open(pending.secret, "commit", slots["commit"]) != _commitment(b"b", joining):
-        raise SealError("The other machine's keys are not those it announced.", "Start again: atomic devices add")
+        raise SealError(
+            "The other machine's keys are not those it announced.", "Start again: atomic devices add"
+        )
     return joining
 
 
-def _let_in(
-    journal: Journal, client: Client, mine: Membership, pending: PairingOffer, body: Joining
-) -> None:
+def _let_in(journal: Journal, client: Client, mine: Membership, pending: PairingOffer, body: Joining) -> None:
     trusted = trusted_ledger(journal, client)
     keys = mine.account_keys()
     entry = statement(
@@ -201,7 +202,9 @@ def _let_in(
     client.append_ledger(entry, [wrap])
     welcome = msgspec.msgpack.encode(Welcome(mine.account, after.head, after.size))
     client.mailbox_post(
-        mailbox_of(pending.secret), wire.MailboxPost("welcome", _pack(pending.secret, "welcome", welcome)), auth=True
+        mailbox_of(pending.secret),
+        wire.MailboxPost("welcome", _pack(pending.secret, "welcome", welcome)),
+        auth=True,
     )
     trusted_ledger(journal, client)
     _forget(journal, pending)
@@ -251,7 +254,9 @@ def join(
         _post(client, box, "commit", _pack(secret, "commit", _commitment(b"b", joining)))
         reveal = _open(secret, "reveal", _wait_for(client, secret, "reveal"))
         if _commitment(b"a", reveal) != offered:
-            raise SealError("The other machine is not the one that made the string.", "Start again: atomic devices add")
+            raise SealError(
+                "The other machine is not the one that made the string.", "Start again: atomic devices add"
+            )
         _post(client, box, "keys", _pack(secret, "keys", joining))
         show(words(reveal, joining))
         welcome = msgspec.msgpack.decode(
@@ -260,9 +265,7 @@ def join(
         return _settle(journal, client, device, msgspec.msgpack.decode(reveal, type=Reveal), welcome)
 
 
-def _settle(
-    journal: Journal, client: Client, device: Device, reveal: Reveal, welcome: Welcome
-) -> Membership:
+def _settle(journal: Journal, client: Client, device: Device, reveal: Reveal, welcome: Welcome) -> Membership:
     token = sign_in(client, welcome.account, device.id, device.sign_key)
     with Client(client.url, token=token.token) as known:
         entries = known.ledger()
@@ -275,7 +278,9 @@ def _settle(
             )
         wraps = [wrap for wrap in known.wraps() if wrap.device == device.id]
         if not wraps:
-            raise SealError("The account's keys for this machine are missing.", "Start again: atomic devices add")
+            raise SealError(
+                "The account's keys for this machine are missing.", "Start again: atomic devices add"
+            )
         keys = unwrap(wraps[-1], trusted, device)
         return enter(journal, client.url, keys, device, trusted, token)
 
@@ -309,5 +314,7 @@ def _wait_for(client: Client, secret: bytes, slot: str) -> bytes:
         if slot in slots:
             return slots[slot]
         if "refused" in slots:
-            raise NotFoundError("The other machine called the pairing off.", "Start again: atomic devices add")
+            raise NotFoundError(
+                "The other machine called the pairing off.", "Start again: atomic devices add"
+            )
         time.sleep(POLL_SECONDS)

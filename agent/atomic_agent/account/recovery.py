@@ -5,9 +5,6 @@ from pathlib import Path
 
 import msgspec
 
-from atomic_sessions import ledger
-from atomic_sessions.errors import KeyMissingError, NotFoundError, SealError, UsageError
-
 from atomic_agent import private_files
 from atomic_agent.account.device import (
     kit,
@@ -28,6 +25,8 @@ from atomic_agent.locations import Home
 from atomic_agent.stores.journal import Journal, open_journal, recover_local_key
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import connect, sign_in, trusted_ledger
+from atomic_sessions import ledger
+from atomic_sessions.errors import KeyMissingError, NotFoundError, SealError, UsageError
 
 TITLE = "Atomic Sessions recovery kit"
 
@@ -50,7 +49,9 @@ def save(journal: Journal, path: Path, now: int) -> None:
         raise UsageError(f"{path} exists already.", "Name a new file.")
     secret = journal.secrets.recovery
     if not secret:
-        raise KeyMissingError("This machine has no recovery secret.", "Its keystore is from an unknown version.")
+        raise KeyMissingError(
+            "This machine has no recovery secret.", "Its keystore is from an unknown version."
+        )
     mine = journal.secrets.membership
     if mine is not None:
         _enlist(journal, mine, secret, now)
@@ -105,7 +106,9 @@ def read(path: Path) -> KitFile:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as a recovery kit.", "Name the file `recovery save` wrote.") from error
+        raise UsageError(
+            f"{path} cannot be read as a recovery kit.", "Name the file `recovery save` wrote."
+        ) from error
     numbered = re.findall(r"\b\d{1,2}\.\s+([a-z]+)", text)
     recovery = from_words(" ".join(numbered) if numbered else text)
     facts = dict(re.findall(r"^(service|account|devices): (\S+)$", text, re.MULTILINE))
@@ -117,7 +120,9 @@ def read(path: Path) -> KitFile:
             bytes.fromhex(facts.get("devices", "")),
         )
     except ValueError:
-        raise KeyMissingError("The kit's account or devices line is damaged.", "Check it against your copy.") from None
+        raise KeyMissingError(
+            "The kit's account or devices line is damaged.", "Check it against your copy."
+        ) from None
 
 
 def restore_local(home: Home, found: KitFile, key_file: Path | None) -> LocalKey | None:
@@ -133,7 +138,9 @@ def restore_local(home: Home, found: KitFile, key_file: Path | None) -> LocalKey
             "Use the kit of this machine, or move the cache away to join the account with this one.",
         ) from None
     if key is None:
-        raise NotFoundError("Beside the cache there is nothing a kit could open.", f"{home.keyinfo} is missing.")
+        raise NotFoundError(
+            "Beside the cache there is nothing a kit could open.", f"{home.keyinfo} is missing."
+        )
     if key_file is not None:
         sources.write_key_file(key_file, key)
     else:
@@ -144,7 +151,9 @@ def restore_local(home: Home, found: KitFile, key_file: Path | None) -> LocalKey
 def restore_account(home: Home, found: KitFile, now: int) -> Membership:
     """Join the account from a machine that has nothing but the kit."""
     if not found.account:
-        raise UsageError("This kit belongs to no account.", "It opens the cache of the machine it was made on.")
+        raise UsageError(
+            "This kit belongs to no account.", "It opens the cache of the machine it was made on."
+        )
     recovery = kit(found.recovery)
     with open_journal(home) as journal:
         with Client(found.url) as client:

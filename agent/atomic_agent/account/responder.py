@@ -10,11 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from atomic_sessions import wire
-from atomic_sessions.errors import AtomicError, ServiceUnreachableError
-
 from atomic_agent import private_files
 from atomic_agent.sync.client import Client
+from atomic_sessions import wire
+from atomic_sessions.errors import AtomicError, ServiceUnreachableError
 
 POLL_SECONDS = 0.3
 

@@ -11,7 +11,9 @@ COMPARED = 4
 
 def compared(transcript: bytes) -> str:
     """Four words (44 bits) of a hash of everything both sides said in a pairing."""
-    number = int.from_bytes(hashlib.sha256(b"atomic1/words" + transcript).digest()[:8], "big") >> (64 - 11 * COMPARED)
+    number = int.from_bytes(hashlib.sha256(b"atomic1/words" + transcript).digest()[:8], "big") >> (
+        64 - 11 * COMPARED
+    )
     listed = Mnemonic("english").wordlist
     return " ".join(listed[(number >> (11 * at)) & 2047] for at in reversed(range(COMPARED)))
 

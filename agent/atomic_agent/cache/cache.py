@@ -7,10 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from atomic_sessions.errors import CacheRefusedError
-
 from atomic_agent.cache.open import assert_sealed, connect, transaction
 from atomic_agent.keys.local_key import LocalKey
+from atomic_sessions.errors import CacheRefusedError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -41,7 +40,9 @@ class Cache:
         have = self.connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (meta,)).fetchone()
         if have is None:
             with transaction(self.connection):
-                have = self.connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (meta,)).fetchone()
+                have = self.connection.execute(
+                    "SELECT 1 FROM sqlite_master WHERE name = ?", (meta,)
+                ).fetchone()
                 if have is None:
                     self._apply(1)
             assert_sealed(self.path)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from atomic_sessions.entry import Facts
-
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
+from atomic_sessions.entry import Facts
 
 
 class Process(Struct, frozen=True):
@@ -42,7 +41,9 @@ def myself() -> Process:
     return Process(socket.gethostname(), os.getpid(), started(os.getpid()))
 
 
-def take(cache: Cache, name: str, session: int, me: Process, now: int, *, force: bool = False) -> Claim | None:
+def take(
+    cache: Cache, name: str, session: int, me: Process, now: int, *, force: bool = False
+) -> Claim | None:
     """Claim a session; returns the claim of another living process instead, unless forced.
 
     A claim whose process is gone is taken without a word.
@@ -112,7 +113,9 @@ def started(pid: int) -> str:
     """When a process began, as this system tells it; empty when it does not."""
     try:
         # The name in parentheses may hold spaces and more parentheses; field 22 counts from after it.
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
         return fields[19]
     except (OSError, IndexError):
         pass

@@ -6,10 +6,9 @@ has the same entries lists the same session.
 
 from msgspec import Struct
 
+from atomic_agent.cache.cache import Cache
 from atomic_sessions.clock import order, tag
 from atomic_sessions.entry import Entry, View
-
-from atomic_agent.cache.cache import Cache
 
 FIRST_MESSAGE_CHARS = 200
 NEVER = 1 << 62
@@ -47,7 +46,9 @@ class Digest(Struct):
             case "title":
                 self.title, self.title_stamp = _later(self.title, self.title_stamp, view.text, entry.stamp)
             case "session_summary":
-                self.summary, self.summary_stamp = _later(self.summary, self.summary_stamp, view.text, entry.stamp)
+                self.summary, self.summary_stamp = _later(
+                    self.summary, self.summary_stamp, view.text, entry.stamp
+                )
         if view.decides:
             place = order(entry.stamp, tag(entry.id), received)
             if self.newest_id is None or place > (self.newest_at, self.newest_tag):

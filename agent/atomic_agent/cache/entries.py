@@ -9,14 +9,13 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.digest import Digest, load_digest, save_digest
 from atomic_sessions import merge
 from atomic_sessions.clock import MAX_SKEW_MS
 from atomic_sessions.entry import Entry, Node, View
 from atomic_sessions.errors import CacheRefusedError
 from atomic_sessions.formats.agents import viewer
-
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.digest import Digest, load_digest, save_digest
 
 SMALL = 160
 """Lines of up to this many bytes do not get smaller by compression."""
@@ -61,7 +60,12 @@ def unpack(codec: int, stored: bytes) -> bytes:
 
 
 def insert(
-    cache: Cache, session: int, batch: Sequence[Incoming], *, received: int | None = None, sealed: bool = False
+    cache: Cache,
+    session: int,
+    batch: Sequence[Incoming],
+    *,
+    received: int | None = None,
+    sealed: bool = False,
 ) -> Added:
     """Put entries into a session by the rules of `merge`; call inside a transaction.
 
@@ -196,7 +200,9 @@ def _append(
     if not fresh:
         return
     row = int(
-        cache.connection.execute(cache.sql("SELECT coalesce(max(row), 0) FROM {p}session_entries")).fetchone()[0]
+        cache.connection.execute(
+            cache.sql("SELECT coalesce(max(row), 0) FROM {p}session_entries")
+        ).fetchone()[0]
     )
     rows: list[tuple[object, ...]] = []
     texts: list[tuple[int, str]] = []
@@ -271,7 +277,9 @@ def read(cache: Cache, session: int) -> Iterator[StoredEntry]:
 
 def branch(cache: Cache, session: int, leaf: str | None) -> list[Entry]:
     """Entries from the root to the leaf; each is one look-up, so the cost is the branch."""
-    statement = cache.sql(f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id = ? AND loose = 0")
+    statement = cache.sql(
+        f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id = ? AND loose = 0"
+    )
     found: list[Entry] = []
     seen: set[str] = set()
     at = leaf
@@ -290,7 +298,8 @@ def branch(cache: Cache, session: int, leaf: str | None) -> list[Entry]:
 def one(cache: Cache, session: int, entry_id: str) -> Entry | None:
     """One entry by its id."""
     values = cache.connection.execute(
-        cache.sql(f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id = ?"), (session, entry_id)
+        cache.sql(f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id = ?"),
+        (session, entry_id),
     ).fetchone()
     return None if values is None else _stored(values).entry
 

@@ -3,9 +3,8 @@
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions.formats.scan import ScanState
-
 from atomic_agent.cache.cache import Cache
+from atomic_sessions.formats.scan import ScanState
 
 
 class FileMark(Struct, frozen=True):

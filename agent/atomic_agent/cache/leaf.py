@@ -1,10 +1,9 @@
 """Which entry of a session opens: the newest message's branch, or where the person moved (C4)."""
 
+from atomic_agent.cache.cache import Cache
 from atomic_sessions.entry import Node, View
 from atomic_sessions.tree import build
 from atomic_sessions.tree import leaf as tree_leaf
-
-from atomic_agent.cache.cache import Cache
 
 
 def leaf(cache: Cache, session: int) -> str | None:

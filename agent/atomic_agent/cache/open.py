@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import sqlcipher3.dbapi2 as sqlite
 from msgspec import Struct
 
-from atomic_sessions.errors import CacheRefusedError, KeyMissingError, StoreWriteError
-
 from atomic_agent import private_files
 from atomic_agent.keys.local_key import LocalKey
+from atomic_sessions.errors import CacheRefusedError, KeyMissingError, StoreWriteError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -46,7 +45,9 @@ def read_keyinfo(path: Path) -> KeyInfo | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise CacheRefusedError(f"{path} is damaged.", "Restore it, or: atomic recovery restore FILE") from None
+        raise CacheRefusedError(
+            f"{path} is damaged.", "Restore it, or: atomic recovery restore FILE"
+        ) from None
 
 
 def write_keyinfo(path: Path, info: KeyInfo) -> None:
@@ -100,7 +101,8 @@ def _create(path: Path, key: LocalKey, keyinfo: Path) -> None:
         private_files.check_file(path)
     except OSError as error:
         raise StoreWriteError(
-            f"The cache {path} cannot be made: {error.strerror}.", "Free some space or check the folder's rights."
+            f"The cache {path} cannot be made: {error.strerror}.",
+            "Free some space or check the folder's rights.",
         ) from error
 
 
@@ -119,7 +121,7 @@ def _keyed(path: Path, key: LocalKey) -> "Connection":
     )
     # Silences "hmac check failed" on stderr; must stand before the key (security.md 1.3, 4).
     connection.execute("PRAGMA cipher_log_level = NONE")
-    connection.execute(f"PRAGMA key = \"{_pragma_key(key.database_key())}\"")
+    connection.execute(f'PRAGMA key = "{_pragma_key(key.database_key())}"')
     return connection
 
 
@@ -148,7 +150,8 @@ def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
         ) from None
     if mode != ("wal",):
         raise CacheRefusedError(
-            f"{path} lies on a file system that cannot share memory (NFS, SMB).", "Point ATOMIC_HOME to a local disk."
+            f"{path} lies on a file system that cannot share memory (NFS, SMB).",
+            "Point ATOMIC_HOME to a local disk.",
         )
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -160,7 +163,9 @@ def assert_sealed(path: Path) -> None:
     """After the first commit: the file's first bytes are not readable."""
     with path.open("rb") as stream:
         if stream.read(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
-            raise CacheRefusedError("The cache came out unencrypted and is not used.", "Reinstall atomic-sessions.")
+            raise CacheRefusedError(
+                "The cache came out unencrypted and is not used.", "Reinstall atomic-sessions."
+            )
 
 
 @contextmanager
@@ -189,7 +194,9 @@ def _disk_error(error: Exception) -> StoreWriteError:
     if "locked" in text or "busy" in text:
         return StoreWriteError("The cache is busy: another process holds it.", "Try again in a moment.")
     if "full" in text:
-        return StoreWriteError("The disk is full; nothing was lost or half written.", "Free some space and repeat.")
+        return StoreWriteError(
+            "The disk is full; nothing was lost or half written.", "Free some space and repeat."
+        )
     if "readonly" in text:
         return StoreWriteError("The cache is on a read-only disk.", "Make it writable and repeat.")
     return StoreWriteError("The disk refused to write to the cache.", "Check the disk and repeat.")

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions.envelope import ZERO32, Header, parse
-
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.entries import StoredEntry, stored_rows
+from atomic_sessions.envelope import ZERO32, Header, parse
 
 
 class Waiting(Struct, frozen=True):
@@ -61,9 +60,7 @@ def mark_sealed(cache: Cache, rows: Iterable[int]) -> None:
 def put(cache: Cache, session: int, wire: bytes, record_id: bytes, raw: bytes, entries: list[str]) -> None:
     """Queue a record; call in the transaction that marks its entries sealed and moves its chain."""
     cache.connection.execute(
-        cache.sql(
-            "INSERT INTO {p}session_outbox (id, session, wire, entries, raw) VALUES (?, ?, ?, ?, ?)"
-        ),
+        cache.sql("INSERT INTO {p}session_outbox (id, session, wire, entries, raw) VALUES (?, ?, ?, ?, ?)"),
         (record_id, session, wire, msgspec.msgpack.encode(entries), raw),
     )
 
@@ -80,7 +77,9 @@ def waiting(cache: Cache, limit_events: int, limit_bytes: int) -> list[Waiting]:
         if found and size > limit_bytes:
             break
         entries = msgspec.msgpack.decode(values[4], type=list[str])
-        found.append(Waiting(values[0], bytes(values[1]), values[2], bytes(values[3]), entries, bytes(values[5])))
+        found.append(
+            Waiting(values[0], bytes(values[1]), values[2], bytes(values[3]), entries, bytes(values[5]))
+        )
     return found
 
 
@@ -131,7 +130,8 @@ def drop_upload(cache: Cache, object_id: bytes) -> None:
 def chain(cache: Cache, wire: bytes, writer: bytes) -> Chain:
     """Where a writer stands in a session; n 0 before its first record."""
     row = cache.connection.execute(
-        cache.sql("SELECT device, n, last FROM {p}session_chains WHERE wire = ? AND writer = ?"), (wire, writer)
+        cache.sql("SELECT device, n, last FROM {p}session_chains WHERE wire = ? AND writer = ?"),
+        (wire, writer),
     ).fetchone()
     return Chain(b"", 0, ZERO32) if row is None else Chain(bytes(row[0]), int(row[1]), bytes(row[2]))
 
@@ -139,7 +139,9 @@ def chain(cache: Cache, wire: bytes, writer: bytes) -> Chain:
 def move_chain(cache: Cache, header: Header, record_id: bytes) -> None:
     """The record is the writer's last one in its session now; call inside a transaction."""
     cache.connection.execute(
-        cache.sql("INSERT OR REPLACE INTO {p}session_chains (wire, writer, device, n, last) VALUES (?, ?, ?, ?, ?)"),
+        cache.sql(
+            "INSERT OR REPLACE INTO {p}session_chains (wire, writer, device, n, last) VALUES (?, ?, ?, ?, ?)"
+        ),
         (header.session, header.writer, header.device, header.n, record_id),
     )
 

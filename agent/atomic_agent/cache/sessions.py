@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.open import transaction
 from atomic_sessions.entry import Facts
 from atomic_sessions.errors import AmbiguousError, NotFoundError
 from atomic_sessions.ids import PREFIX, UUID, SessionKey, wire_id
-
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.open import transaction
 
 
 class SessionRow(Struct, frozen=True):
@@ -84,7 +83,9 @@ def wire_of(cache: Cache, row: SessionRow, id_key: bytes) -> bytes:
     if row.wire is not None:
         return row.wire
     wire = wire_id(id_key, SessionKey(row.agent, row.id, row.scope))
-    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET wire = ? WHERE key = ?"), (wire, row.key))
+    cache.connection.execute(
+        cache.sql("UPDATE {p}session_sessions SET wire = ? WHERE key = ?"), (wire, row.key)
+    )
     return wire
 
 
@@ -182,19 +183,25 @@ def find(cache: Cache, wanted: str, project: str) -> SessionRow:
         return _one(exact, project, wanted)
     if PREFIX.fullmatch(wanted):
         pattern = wanted.lower()
-        matches = [r for r in _select(cache, "substr(lower(id), 1, 8) = ?", (pattern,)) if UUID.fullmatch(r.id)]
+        matches = [
+            r for r in _select(cache, "substr(lower(id), 1, 8) = ?", (pattern,)) if UUID.fullmatch(r.id)
+        ]
         if matches:
             return _one(matches, project, wanted)
     if any(sign in wanted for sign in ("/", "\\")) or wanted.endswith(".jsonl"):
-        raise NotFoundError("That is a path, not a session id.", "To bring a file in use: atomic --import FILE")
+        raise NotFoundError(
+            "That is a path, not a session id.", "To bring a file in use: atomic --import FILE"
+        )
     raise NotFoundError(
-        f"There is no session '{wanted[:64]}'.", "Use the whole id or its first eight characters; see: atomic sessions --all"
+        f"There is no session '{wanted[:64]}'.",
+        "Use the whole id or its first eight characters; see: atomic sessions --all",
     )
 
 
 def _select(cache: Cache, condition: str, values: tuple[object, ...]) -> list[SessionRow]:
     rows = cache.connection.execute(
-        cache.sql(f"SELECT {_COLUMNS} FROM {{p}}session_sessions WHERE deleted = 0 AND {condition} LIMIT 50"), values
+        cache.sql(f"SELECT {_COLUMNS} FROM {{p}}session_sessions WHERE deleted = 0 AND {condition} LIMIT 50"),
+        values,
     )
     return [_row(values_) for values_ in rows]
 

@@ -9,10 +9,9 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-from atomic_sessions.entry import Entry, Facts
-
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
+from atomic_sessions.entry import Entry, Facts
 
 _COMPRESS = zstandard.ZstdCompressor(level=3)
 _DECOMPRESS = zstandard.ZstdDecompressor()
@@ -54,7 +53,9 @@ class PendingTurn(Struct, frozen=True):
         return [*self.begun.entries, *(entry for part in self.answered for entry in part.entries)]
 
 
-def begin(cache: Cache, turn: str, name: str, session: int, begun: Begun, *, instead: Iterable[str] = ()) -> None:
+def begin(
+    cache: Cache, turn: str, name: str, session: int, begun: Begun, *, instead: Iterable[str] = ()
+) -> None:
     """Keep a prompt before it is sent; `instead` are the turns it takes the place of."""
     with transaction(cache.connection):
         for old in instead:

@@ -12,6 +12,11 @@ from typing import BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
+from atomic_agent.cache import entries, files, sessions
+from atomic_agent.cache.cache import Cache, fingerprint
+from atomic_agent.cache.open import transaction
+from atomic_agent.capture.sources import Source
+from atomic_agent.projects import project_of
 from atomic_sessions.entry import Entry, Facts, View
 from atomic_sessions.errors import BadSessionFileError
 from atomic_sessions.formats.detect import detect
@@ -19,12 +24,6 @@ from atomic_sessions.formats.lines import Line, split
 from atomic_sessions.formats.scan import Scanner, ScanState
 from atomic_sessions.formats.upgrade import read_header
 from atomic_sessions.ids import session_key
-
-from atomic_agent.cache import entries, files, sessions
-from atomic_agent.cache.cache import Cache, fingerprint
-from atomic_agent.cache.open import transaction
-from atomic_agent.capture.sources import Source
-from atomic_agent.projects import project_of
 
 CHUNK = 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
@@ -75,7 +74,11 @@ def take(
     """
     found = source.path.stat()
     mark = files.mark(cache, str(source.path))
-    if mark is not None and (mark.size, mark.mtime_ns, mark.inode) == (found.st_size, found.st_mtime_ns, found.st_ino):
+    if mark is not None and (mark.size, mark.mtime_ns, mark.inode) == (
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ino,
+    ):
         if not _sides_changed(cache, source):
             return Taken("unchanged")
     with source.path.open("rb") as stream:

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from atomic_sessions.errors import AtomicError, UsageError
-
 from atomic_agent.cache.cache import Cache
 from atomic_agent.capture import sources
 from atomic_agent.capture.follow import Taken, take
+from atomic_sessions.errors import AtomicError, UsageError
 
 
 class Skipped(Struct, frozen=True):

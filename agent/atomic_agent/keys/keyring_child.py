@@ -37,7 +37,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:  # JSON
         if request["do"] == "probe":
             return {"ok": True, "backend": _name(backend)}
         if request["do"] == "get":
-            return {"ok": True, "backend": _name(backend), "secret": backend.get_password(SERVICE, request["account"])}
+            return {
+                "ok": True,
+                "backend": _name(backend),
+                "secret": backend.get_password(SERVICE, request["account"]),
+            }
         backend.set_password(SERVICE, request["account"], request["secret"])
         stored = backend.get_password(SERVICE, request["account"])
         return {"ok": stored == request["secret"], "backend": _name(backend), "error": "not_stored"}

@@ -6,9 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
-from atomic_sessions.errors import KeyringLockedError, KeyringSilentError, NoKeyStoreError
-
 from atomic_agent.keys.local_key import LocalKey
+from atomic_sessions.errors import KeyringLockedError, KeyringSilentError, NoKeyStoreError
 
 TIMEOUT_SECONDS = 5.0
 
@@ -21,7 +20,7 @@ REMEDIES = (
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:  # JSON
     try:
-        child = subprocess.run(  # noqa: S603  # our own module, nothing secret in argv
+        child = subprocess.run(  # our own module, nothing secret in argv
             [sys.executable, "-m", "atomic_agent.keys.keyring_child"],
             input=json.dumps(request) + "\n",
             capture_output=True,

@@ -8,12 +8,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions.errors import KeyMissingError, SealError
-from atomic_sessions.seal import AccountKeys, open_small, seal_small
-
 from atomic_agent import private_files
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
+from atomic_sessions.errors import KeyMissingError, SealError
+from atomic_sessions.seal import AccountKeys, open_small, seal_small
 
 _LABEL = b"atomic1/keystore"
 
@@ -104,7 +103,9 @@ def load(home: Home, key: LocalKey) -> Secrets:
             "Use the key it was made with, or: atomic recovery restore FILE",
         ) from None
     except msgspec.MsgspecError:
-        raise KeyMissingError("The keystore was written by a newer version.", "Update atomic-sessions.") from None
+        raise KeyMissingError(
+            "The keystore was written by a newer version.", "Update atomic-sessions."
+        ) from None
 
 
 def save(home: Home, key: LocalKey, content: Secrets) -> None:

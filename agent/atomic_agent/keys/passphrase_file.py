@@ -11,9 +11,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from atomic_sessions.errors import KeyMissingError
-
 from atomic_agent.keys.local_key import LocalKey
+from atomic_sessions.errors import KeyMissingError
 
 _LAYOUT = struct.Struct(">2sBHBB16s")
 MEMORY_MIB, PASSES, LANES = 64, 3, 4
@@ -43,7 +42,8 @@ def unwrap(content: bytes, passphrase: str) -> LocalKey:
         return LocalKey(AESGCM(_stretch(passphrase, lead)).decrypt(nonce, content[_LAYOUT.size + 12 :], lead))
     except InvalidTag:
         raise KeyMissingError(
-            "The passphrase is wrong, or its file was altered.", "Try again, or use: atomic recovery restore FILE"
+            "The passphrase is wrong, or its file was altered.",
+            "Try again, or use: atomic recovery restore FILE",
         ) from None
 
 

@@ -17,12 +17,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions.errors import KeyMissingError, NoKeyStoreError
-
 from atomic_agent import private_files
 from atomic_agent.keys import keyring_store, passphrase_file
 from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
 from atomic_agent.locations import Home
+from atomic_sessions.errors import KeyMissingError, NoKeyStoreError
 
 
 class Choice(Struct, frozen=True):
@@ -100,13 +99,17 @@ def read_choice(home: Home) -> Choice | None:
         return None
     except msgspec.MsgspecError:
         raise NoKeyStoreError(
-            f"{home.key_choice} does not say where the key is.", "Choose again: atomic keys use keyring|passphrase"
+            f"{home.key_choice} does not say where the key is.",
+            "Choose again: atomic keys use keyring|passphrase",
         ) from None
 
 
 def is_given() -> bool:
     """True when the environment names the key, so that no store is needed."""
-    return any(os.environ.get(name) for name in ("ATOMIC_KEY_FD", "ATOMIC_KEY_FILE")) or _credential() is not None
+    return (
+        any(os.environ.get(name) for name in ("ATOMIC_KEY_FD", "ATOMIC_KEY_FILE"))
+        or _credential() is not None
+    )
 
 
 def ask_passphrase(prompt: str) -> str:
@@ -156,7 +159,9 @@ def _read_key_file(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise NoKeyStoreError(f"The key file {path} is not a regular file.", mend)
         if os.name == "posix" and found.st_uid != os.geteuid():
-            raise NoKeyStoreError(f"The key file {path} belongs to another user.", f"Run: sudo chown $USER '{path}'")
+            raise NoKeyStoreError(
+                f"The key file {path} belongs to another user.", f"Run: sudo chown $USER '{path}'"
+            )
         if os.name == "posix" and found.st_mode & 0o077:
             raise NoKeyStoreError(f"Others can read the key file {path}.", f"Run: chmod 600 '{path}'")
         with path.open("rb") as stream:

@@ -5,17 +5,16 @@ from typing import Literal
 
 import msgspec
 
-from atomic_sessions.entry import Entry
-from atomic_sessions.errors import UsageError
-from atomic_sessions.html.render import render_page
-from atomic_sessions.markdown import render_markdown
-from atomic_sessions.redact import Report
-
 from atomic_agent import private_files
 from atomic_agent.cache import entries, leaf, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.publish.reading import document, jsonl, lines_of
 from atomic_agent.publish.redacting import redacted_lines
+from atomic_sessions.entry import Entry
+from atomic_sessions.errors import UsageError
+from atomic_sessions.html.render import render_page
+from atomic_sessions.markdown import render_markdown
+from atomic_sessions.redact import Report
 
 Form = Literal["html", "jsonl", "md"]
 FORMS: dict[str, Form] = {".html": "html", ".htm": "html", ".jsonl": "jsonl", ".md": "md", ".markdown": "md"}

@@ -6,6 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from atomic_agent.cache import entries, sessions
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.open import transaction
+from atomic_agent.projects import project_of
+from atomic_agent.stores.journal import Journal
+from atomic_agent.sync.client import Client
+from atomic_agent.sync.run import now_ms
 from atomic_sessions import compose, wire
 from atomic_sessions.bundle import Bundle, decode_bundle
 from atomic_sessions.entry import Entry, Facts, View
@@ -23,14 +30,6 @@ from atomic_sessions.formats.scan import Scanner, ScanState
 from atomic_sessions.formats.upgrade import read_header, upgrade
 from atomic_sessions.ids import session_key
 from atomic_sessions.sharing import ShareLink, needs_password, open_share, parse_link
-
-from atomic_agent.cache import entries, sessions
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.open import transaction
-from atomic_agent.projects import project_of
-from atomic_agent.stores.journal import Journal
-from atomic_agent.sync.client import Client
-from atomic_agent.sync.run import now_ms
 
 CHUNK = 1024 * 1024
 BATCH = 2000
@@ -50,16 +49,24 @@ def import_file(journal: Journal, path: Path, cwd: str) -> sessions.SessionRow:
 def read_file(path: Path, cwd: str) -> tuple[Facts, Iterator[bytes]]:
     """What a session file is, and its lines (format 4 for Atomic and pi files), streamed."""
     if path.is_dir():
-        raise BadSessionFileError(f"{path} is a folder, not a session file.", "To take in a folder: atomic capture --from DIR")
+        raise BadSessionFileError(
+            f"{path} is a folder, not a session file.", "To take in a folder: atomic capture --from DIR"
+        )
     if not path.is_file():
         raise BadSessionFileError(f"There is no file {path}.", "Name an exported .jsonl file.")
     try:
         head = _head(path)
     except OSError as error:
-        raise BadSessionFileError(f"{path} cannot be read: {error.strerror}.", "Check the file's rights.") from error
+        raise BadSessionFileError(
+            f"{path} cannot be read: {error.strerror}.", "Check the file's rights."
+        ) from error
     kind = detect(head)
     if not kind.agent:
-        mend = "Export it as .jsonl" if path.suffix == ".html" else "Name a session file of Atomic, pi or Claude Code."
+        mend = (
+            "Export it as .jsonl"
+            if path.suffix == ".html"
+            else "Name a session file of Atomic, pi or Claude Code."
+        )
         raise BadSessionFileError(f"{path} is {kind.why}.", mend)
     if kind.agent == "claude-code":
         return _claude_facts(path, head, cwd), _raw_lines(path)
@@ -71,7 +78,15 @@ def read_file(path: Path, cwd: str) -> tuple[Facts, Iterator[bytes]]:
     project = project_of(header.cwd or cwd)
     key = session_key("atomic", header.id, project)
     facts = Facts(
-        "atomic", header.id, key.scope, header.cwd, project, header.created_at, header.parent, header.internal, header.raw
+        "atomic",
+        header.id,
+        key.scope,
+        header.cwd,
+        project,
+        header.created_at,
+        header.parent,
+        header.internal,
+        header.raw,
     )
     return facts, upgrade(header, lines)
 
@@ -82,7 +97,14 @@ def _claude_facts(path: Path, head: list[bytes], cwd: str) -> Facts:
     there = next((v.cwd for v in views if v.cwd), "")
     created = next((v.at for v in views if v.at is not None), 0)
     project = project_of(there or cwd)
-    return Facts("claude-code", path.stem, session_key("claude-code", path.stem, project).scope, there, project, created)
+    return Facts(
+        "claude-code",
+        path.stem,
+        session_key("claude-code", path.stem, project).scope,
+        there,
+        project,
+        created,
+    )
 
 
 def _head(path: Path) -> list[bytes]:
@@ -111,7 +133,9 @@ def _refuse_present(cache: Cache, facts: Facts) -> None:
 
 
 def _entries(facts: Facts, lines: Iterator[bytes]) -> Iterator[entries.Incoming]:
-    scanner = Scanner(facts.agent, ScanState(linear=False), now=now_ms(), stamp_of=lambda _: 0, internal=facts.internal)
+    scanner = Scanner(
+        facts.agent, ScanState(linear=False), now=now_ms(), stamp_of=lambda _: 0, internal=facts.internal
+    )
     for raw in lines:
         yield scanner.read(raw)
 
@@ -133,7 +157,9 @@ def is_link(text: str) -> bool:
     return text.strip().startswith(("http://", "https://"))
 
 
-def import_link(journal: Journal, text: str, cwd: str = "", password: str | None = None) -> sessions.SessionRow:
+def import_link(
+    journal: Journal, text: str, cwd: str = "", password: str | None = None
+) -> sessions.SessionRow:
     """A shared session as a new one of our own: new id, its parent recorded.
 
     Raises UsageError (no link), ServiceUnreachableError, ServiceRefusedError (gone), SealError.
@@ -150,7 +176,8 @@ def fetch(found: ShareLink, password: str | None = None) -> Bundle:
     if found.secret is None:
         if payload[:2] != b"\x1f\x8b":
             raise UsageError(
-                "The link has lost its key, the part behind the #.", "Copy the whole link, and pass it on stdin with `-`."
+                "The link has lost its key, the part behind the #.",
+                "Copy the whole link, and pass it on stdin with `-`.",
             )
         return decode_bundle(payload)
     if password is None and needs_password(payload):
@@ -176,7 +203,9 @@ def _payload(client: Client, found: ShareLink) -> bytes:
 
 def _ask_password() -> str:
     if not sys.stdin.isatty():
-        raise UsageError("This share needs the password its sender set.", "Open it on a terminal, which asks for it.")
+        raise UsageError(
+            "This share needs the password its sender set.", "Open it on a terminal, which asks for it."
+        )
     return getpass.getpass("Password of the share: ")
 
 
@@ -187,7 +216,9 @@ def adopt(journal: Journal, bundle: Bundle, cwd: str) -> sessions.SessionRow:
     project = project_of(cwd) if cwd else ""
     old = bundle.facts
     header = compose.header(identity, now, cwd, project=project, parent=old.id) if old.header else b""
-    facts = Facts(old.agent, identity, "", cwd, project, old.created_at, old.id, internal=False, header=header)
+    facts = Facts(
+        old.agent, identity, "", cwd, project, old.created_at, old.id, internal=False, header=header
+    )
     view = viewer(old.agent, internal=old.internal)
     found: Iterator[tuple[Entry, View]] = (
         (entry, view(entry.raw)) for entry in bundle.entries if not entry.file
@@ -195,4 +226,3 @@ def adopt(journal: Journal, bundle: Bundle, cwd: str) -> sessions.SessionRow:
     with transaction(journal.cache.connection):
         row = _store(journal.cache, facts, iter(found))
     return row
-

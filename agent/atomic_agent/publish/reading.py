@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
+from atomic_agent.cache import entries, leaf, sessions
+from atomic_agent.cache.cache import Cache
 from atomic_sessions.document import Document
 from atomic_sessions.entry import Entry, Facts, Node
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.tree import labels
-
-from atomic_agent.cache import entries, leaf, sessions
-from atomic_agent.cache.cache import Cache
 
 
 def lines_of(cache: Cache, row: sessions.SessionRow) -> Iterator[Entry]:

@@ -7,15 +7,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from atomic_agent.cache import leaf, sessions
+from atomic_agent.cache.cache import Cache
+from atomic_agent.publish.reading import lines_of
 from atomic_sessions.bundle import VERSION, Bundle
 from atomic_sessions.entry import Entry, Facts
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.formats.upgrade import encode, members
 from atomic_sessions.redact import Redactor, Report, publishable, withheld
-
-from atomic_agent.cache import leaf, sessions
-from atomic_agent.cache.cache import Cache
-from atomic_agent.publish.reading import lines_of
 
 
 class Fit(Struct, frozen=True):

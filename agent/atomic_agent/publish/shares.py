@@ -9,13 +9,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions import wire
-from atomic_sessions.bundle import encode_bundle
-from atomic_sessions.errors import NotFoundError, SealError, UsageError
-from atomic_sessions.html.render import render_page
-from atomic_sessions.seal import open_small, seal_small
-from atomic_sessions.sharing import link, new_share, parse_link, seal_share
-
 from atomic_agent.keys.keystore import Membership
 from atomic_agent.publish.reading import document
 from atomic_agent.publish.redacting import Fit
@@ -23,6 +16,12 @@ from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import connect, membership
 from atomic_agent.sync.run import now_ms
+from atomic_sessions import wire
+from atomic_sessions.bundle import encode_bundle
+from atomic_sessions.errors import NotFoundError, SealError, UsageError
+from atomic_sessions.html.render import render_page
+from atomic_sessions.seal import open_small, seal_small
+from atomic_sessions.sharing import link, new_share, parse_link, seal_share
 
 NOTE_LABEL = b"atomic1/share-note"
 Kind = Literal["sealed", "public"]
@@ -97,7 +96,9 @@ def publish(
         object_id = hashlib.sha256(payload).digest()
         client.upload(wire.UploadRequest(object_id, len(payload), "share"), payload)
         written = Note(1, facts.agent, facts.id, ready.bundle.name[:200], secret)
-        sealed_note = seal_small(mine.key, NOTE_LABEL, msgspec.msgpack.encode(written), secrets.token_bytes(12))
+        sealed_note = seal_small(
+            mine.key, NOTE_LABEL, msgspec.msgpack.encode(written), secrets.token_bytes(12)
+        )
         made = client.share(
             wire.ShareRequest(
                 share, kind, object_id, len(payload), sealed_note, now_ms() + seconds * 1000, views
@@ -159,7 +160,9 @@ def revoke(journal: Journal, wanted: str) -> str:
     if "/" in text:
         text = parse_link(text).share_id
     with connect(journal, now_ms) as client:
-        matches = [own for own in _own(client, membership(journal)) if _name(own.share.share).startswith(text)]
+        matches = [
+            own for own in _own(client, membership(journal)) if _name(own.share.share).startswith(text)
+        ]
         if len(text) < 4 or not matches:
             raise NotFoundError("No share of this account goes by that link or id.", "See: atomic shares")
         if len(matches) > 1:

@@ -6,9 +6,6 @@ from typing import Self
 
 import msgspec
 
-from atomic_sessions.errors import KeyMissingError
-from atomic_sessions.seal import open_small, seal_small
-
 from atomic_agent import private_files
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import KeyInfo, check_key, read_keyinfo, write_keyinfo
@@ -16,6 +13,8 @@ from atomic_agent.keys import keystore, sources
 from atomic_agent.keys.keystore import Secrets
 from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
 from atomic_agent.locations import Home
+from atomic_sessions.errors import KeyMissingError
+from atomic_sessions.seal import open_small, seal_small
 
 RECOVERY_LABEL = b"atomic1/recovery-local"
 
@@ -70,7 +69,9 @@ def open_journal(home: Home) -> Journal:
     made = False
     if key is None:
         if home.cache.exists() or home.cache.is_symlink() or home.keystore.exists():
-            private_files.check_file(home.cache if home.cache.is_symlink() or home.cache.exists() else home.keystore)
+            private_files.check_file(
+                home.cache if home.cache.is_symlink() or home.cache.exists() else home.keystore
+            )
             raise KeyMissingError(
                 f"The cache {home.cache} exists, but its key is missing.",
                 "Name the key file (ATOMIC_KEY_FILE), or: atomic recovery restore FILE",

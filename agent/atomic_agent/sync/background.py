@@ -2,10 +2,9 @@
 
 import threading
 
-from atomic_sessions.errors import AtomicError
-
 from atomic_agent.stores.journal import Journal, reopen
 from atomic_agent.sync.run import Synced, synchronise
+from atomic_sessions.errors import AtomicError
 
 CONTINUE_SECONDS = 1.5
 EXIT_SECONDS = 3.0

@@ -194,7 +194,8 @@ class Client:
             return msgspec.msgpack.decode(reply.content, type=kind)
         except msgspec.MsgspecError:
             raise ServiceUnreachableError(
-                f"The answer of {self.url} was cut or is of another version.", "Try again, or update atomic-sessions."
+                f"The answer of {self.url} was cut or is of another version.",
+                "Try again, or update atomic-sessions.",
             ) from None
 
     def _call(self, method: str, path: str, body: object, *, auth: bool = False) -> httpx.Response:
@@ -219,7 +220,9 @@ class Client:
         try:
             return self._http.request(method, url, **arguments)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
-            raise UsageError(f"'{self.url}' is not a service's address.", "Give it as https://host[:port]") from None
+            raise UsageError(
+                f"'{self.url}' is not a service's address.", "Give it as https://host[:port]"
+            ) from None
         except httpx.TimeoutException:
             raise ServiceUnreachableError(
                 f"{self.url} did not answer in time.", "Nothing is lost; try again later."
@@ -253,7 +256,9 @@ class Client:
             problem = msgspec.json.decode(reply.content, type=wire.Problem)
         except msgspec.MsgspecError:
             return ServiceUnreachableError(f"The answer of {self.url} was cut.", "Try again.")
-        refused = NotLoggedInError if problem.code in {"unauthorized", "device_removed"} else ServiceRefusedError
+        refused = (
+            NotLoggedInError if problem.code in {"unauthorized", "device_removed"} else ServiceRefusedError
+        )
         return refused(
             f"The service says: {problem.detail or problem.title}",
             MENDS.get(problem.code, ""),
@@ -266,4 +271,3 @@ class Client:
 def backoff(attempt: int, random: Callable[[], float]) -> float:
     """Full-jitter waiting time in seconds before attempt n (0, 1, …): up to 1 s, doubling, 5 min."""
     return random() * min(300.0, 2.0**attempt)
-

@@ -1,19 +1,19 @@
 """Signing in, and the account's device list as this machine trusts it."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from atomic_sessions import ledger, wire
-from atomic_sessions.errors import NotLoggedInError, SealError
-from atomic_sessions.ledger import Ledger
-from atomic_sessions.seal import open_small
 
 from atomic_agent.cache import machines
 from atomic_agent.keys.keystore import Membership, Token
 from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.client import Client, origin
+from atomic_sessions import ledger, wire
+from atomic_sessions.errors import NotLoggedInError, SealError
+from atomic_sessions.ledger import Ledger, LedgerEntry
+from atomic_sessions.seal import open_small
 
 NAME_LABEL = b"atomic1/device-name"
 
@@ -50,14 +50,22 @@ def connect(journal: Journal, now: Callable[[], int], *, timeout: float = 30.0) 
     return Client(mine.url, token=kept.text if kept and fresh else "", sign_in=renew, timeout=timeout)
 
 
-def trusted_ledger(journal: Journal, client: Client) -> Ledger:
+class Devices(Protocol):
+    """A service that shows the account's device list."""
+
+    def ledger(self) -> list[LedgerEntry]: ...
+
+
+def trusted_ledger(journal: Journal, client: Devices) -> Ledger:
     """The account's devices, verified against what this machine knew: the service may add to the list
     and may neither rewrite nor shorten it. Raises SealError."""
     mine = membership(journal)
     found = ledger.verify(entries := client.ledger(), mine.account)
     check_continuation(entries, mine)
     if found.active(mine.device.id) is None:
-        raise NotLoggedInError("This machine was removed from the account.", "Pair it again: atomic login URL --join -")
+        raise NotLoggedInError(
+            "This machine was removed from the account.", "Pair it again: atomic login URL --join -"
+        )
     if found.size != mine.ledger_size:
         moved = msgspec.structs.replace(mine, ledger_head=found.head, ledger_size=found.size)
         journal.keep(msgspec.structs.replace(journal.reload(), membership=moved))

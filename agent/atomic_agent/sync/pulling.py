@@ -10,6 +10,10 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from atomic_agent.cache import entries, outbox, sessions
+from atomic_agent.cache.cache import Cache, fingerprint
+from atomic_agent.cache.open import transaction
+from atomic_agent.keys.keystore import Membership
 from atomic_sessions.entry import Entry, View
 from atomic_sessions.envelope import ZERO32, Header, Kind, Sealed, parse, verify
 from atomic_sessions.errors import SealError
@@ -18,11 +22,6 @@ from atomic_sessions.ids import SessionKey, wire_id
 from atomic_sessions.ledger import Ledger
 from atomic_sessions.seal import BlobRef, RecordBody, decode_body, open_sealed, split_blob
 from atomic_sessions.wire import Event, Pull
-
-from atomic_agent.cache import entries, outbox, sessions
-from atomic_agent.cache.cache import Cache, fingerprint
-from atomic_agent.cache.open import transaction
-from atomic_agent.keys.keystore import Membership
 
 CURSOR = "cursor"
 
@@ -41,7 +40,12 @@ class Puller:
     """Applies pages of the log. `fetch` gets the sealed bytes of an object by its id."""
 
     def __init__(
-        self, cache: Cache, mine: Membership, trusted: Ledger, fetch: Callable[[bytes], bytes], now: Callable[[], int]
+        self,
+        cache: Cache,
+        mine: Membership,
+        trusted: Ledger,
+        fetch: Callable[[bytes], bytes],
+        now: Callable[[], int],
     ) -> None:
         self.cache = cache
         self.keys = mine.account_keys()
@@ -157,4 +161,3 @@ class Puller:
 
 def _view(entry: Entry, view: Callable[[bytes], View]) -> View:
     return View(kind="file", in_context=False) if entry.file else view(entry.raw)
-

@@ -8,19 +8,19 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from msgspec import Struct
-
-from atomic_sessions import wire
-from atomic_sessions.errors import BusyError, ServiceRefusedError
 
 from atomic_agent.cache import entries, outbox, sessions
 from atomic_agent.cache.open import transaction
 from atomic_agent.stores.journal import Journal
-from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import connect, membership, trusted_ledger
 from atomic_agent.sync.pulling import CURSOR, Pulled, Puller
 from atomic_agent.sync.sealing import Sealer
+from atomic_sessions import wire
+from atomic_sessions.errors import BusyError, ServiceRefusedError
+from atomic_sessions.ledger import LedgerEntry
 
 LAST_SYNC = "last_sync"
 MAX_ROUNDS = 4
@@ -39,6 +39,22 @@ class Synced(Struct):
     dropped: int = 0
     refused: int = 0
     reset: bool = False
+
+
+class Log(Protocol):
+    """What a sync needs of a service; `client.Client` is the one over HTTP."""
+
+    def ledger(self) -> list[LedgerEntry]: ...
+
+    def push(self, events: list[bytes]) -> wire.PushReply: ...
+
+    def pull(self, cursor: bytes) -> wire.Pull: ...
+
+    def snapshot(self) -> wire.Snapshot: ...
+
+    def upload(self, request: wire.UploadRequest, content: bytes) -> None: ...
+
+    def download(self, object_id: bytes) -> bytes: ...
 
 
 Progress = Callable[[str], None]
@@ -61,14 +77,21 @@ def synchronise(
     membership(journal)
     done = Synced()
     with exclusive(journal, lock_seconds), connect(journal, now, timeout=timeout) as client:
-        _fetch(journal, client, done, progress, now)
-        for _ in range(MAX_ROUNDS):
-            if _send(journal, client, done, progress):
-                break
-            _fetch(journal, client, done, progress, now)
-        with transaction(journal.cache.connection):
-            journal.cache.put(LAST_SYNC, now().to_bytes(8, "big"))
+        exchange(journal, client, done, now, progress)
     return done
+
+
+def exchange(
+    journal: Journal, client: Log, done: Synced, now: Callable[[], int], progress: Progress = lambda _: None
+) -> None:
+    """Fetch and send with any service that keeps a log."""
+    _fetch(journal, client, done, progress, now)
+    for _ in range(MAX_ROUNDS):
+        if _send(journal, client, done, progress):
+            break
+        _fetch(journal, client, done, progress, now)
+    with transaction(journal.cache.connection):
+        journal.cache.put(LAST_SYNC, now().to_bytes(8, "big"))
 
 
 @contextmanager
@@ -91,7 +114,7 @@ def exclusive(journal: Journal, seconds: float) -> Iterator[None]:
         os.close(handle)
 
 
-def _send(journal: Journal, client: Client, done: Synced, progress: Progress) -> bool:
+def _send(journal: Journal, client: Log, done: Synced, progress: Progress) -> bool:
     """Send all that waits; False when the answer asks to fetch and try again."""
     cache = journal.cache
     sealer = Sealer(cache, membership(journal))
@@ -143,9 +166,7 @@ def _recover(journal: Journal, error: ServiceRefusedError, done: Synced) -> bool
     return False
 
 
-def _fetch(
-    journal: Journal, client: Client, done: Synced, progress: Progress, now: Callable[[], int]
-) -> None:
+def _fetch(journal: Journal, client: Log, done: Synced, progress: Progress, now: Callable[[], int]) -> None:
     cache = journal.cache
     trusted = trusted_ledger(journal, client)
     puller = Puller(cache, membership(journal), trusted, client.download, now)
@@ -170,7 +191,7 @@ def _fetch(
     done.refused += pulled.refused
 
 
-def _reset(journal: Journal, client: Client, done: Synced) -> None:
+def _reset(journal: Journal, client: Log, done: Synced) -> None:
     """The log is not the one we knew (restored, rebuilt, or we are very old): keep all we have, read
     it from its start, and offer again what it lacks, under a new writer."""
     cache = journal.cache

@@ -7,6 +7,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from atomic_agent.cache import outbox, sessions
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.digest import load_digest
+from atomic_agent.cache.entries import StoredEntry
+from atomic_agent.cache.open import transaction
+from atomic_agent.keys.keystore import Membership
 from atomic_sessions.entry import Entry
 from atomic_sessions.envelope import Kind
 from atomic_sessions.seal import (
@@ -20,13 +26,6 @@ from atomic_sessions.seal import (
     seal,
     seal_blob,
 )
-
-from atomic_agent.cache import outbox, sessions
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.digest import load_digest
-from atomic_agent.cache.entries import StoredEntry
-from atomic_agent.cache.open import transaction
-from atomic_agent.keys.keystore import Membership
 
 RECORD_BYTES = 256 * 1024
 """A record is cut before its raw lines exceed this."""
@@ -109,7 +108,6 @@ class Sealer:
         row = sessions.get(self.cache, session)
         wire = sessions.wire_of(self.cache, row, self.keys.id_key)
         self._put(session, wire, Kind.TOMBSTONE, b"dead", [])
-
 
 
 def cut(waiting: Iterable[StoredEntry]) -> Iterator[list[StoredEntry]]:

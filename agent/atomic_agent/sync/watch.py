@@ -8,13 +8,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from atomic_sessions.errors import AtomicError, NotLoggedInError, ServiceRefusedError, ServiceUnreachableError
-
 from atomic_agent.cache import outbox
 from atomic_agent.stores.journal import Journal, reopen
 from atomic_agent.sync.client import backoff
 from atomic_agent.sync.identity import connect, membership
 from atomic_agent.sync.run import Synced, now_ms, synchronise
+from atomic_sessions.errors import AtomicError, NotLoggedInError, ServiceRefusedError, ServiceUnreachableError
 
 POLL_SECONDS = 60.0
 LOOK_SECONDS = 0.25

@@ -85,7 +85,7 @@ class _Line(Struct):
 
 _LINE = msgspec.json.Decoder(_Line)
 _MESSAGE = msgspec.json.Decoder(_Message)
-_CONTENT : msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
+_CONTENT: msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
 _BLOCK = msgspec.json.Decoder(_Block)
 _USAGE = msgspec.json.Decoder(_Usage)
 _SOURCE = msgspec.json.Decoder(_Source)

@@ -84,7 +84,9 @@ def _converted(loose: Any, kind: type[T]) -> T | None:  # JSON of any shape
         if field.encode_name in loose:
             value = loose[field.encode_name]
             try:
-                fitting[field.name] = Raw(_dump(value)) if field.type is Raw else msgspec.convert(value, field.type)
+                fitting[field.name] = (
+                    Raw(_dump(value)) if field.type is Raw else msgspec.convert(value, field.type)
+                )
             except (msgspec.MsgspecError, RecursionError):
                 continue
     return kind(**fitting)

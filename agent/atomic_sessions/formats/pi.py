@@ -119,7 +119,7 @@ class _Line(Struct):
 
 _LINE = msgspec.json.Decoder(_Line)
 _MESSAGE = msgspec.json.Decoder(_Message)
-_BLOCKS : msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
+_BLOCKS: msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
 _BLOCK = msgspec.json.Decoder(_Block)
 _USAGE = msgspec.json.Decoder(_Usage)
 _DETAILS = msgspec.json.Decoder(_Details)
@@ -252,7 +252,9 @@ def _blocks(raw: Raw) -> tuple[Block, ...]:
             case "redacted_thinking":
                 found.append(Thinking("", block.data, redacted=True))
             case "toolCall":
-                found.append(ToolCall(block.id, block.name, bytes(block.arguments).decode("utf-8", "replace")))
+                found.append(
+                    ToolCall(block.id, block.name, bytes(block.arguments).decode("utf-8", "replace"))
+                )
             case "image":
                 found.append(Image(block.mimeType, block.data))
     return tuple(found)

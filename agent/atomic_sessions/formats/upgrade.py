@@ -90,12 +90,23 @@ def read_header(raw: bytes) -> SessionHeader:
     if parent:
         new["parentSession"] = _raw(parent)
     for key, value in parts.items():
-        if key not in {"type", "version", "id", "createdAt", "timestamp", "cwd", "parentSession", "branchedFrom"}:
+        if key not in {
+            "type",
+            "version",
+            "id",
+            "createdAt",
+            "timestamp",
+            "cwd",
+            "parentSession",
+            "branchedFrom",
+        }:
             new[key] = value
     internal = _is_internal(parts)
     same = version == VERSION and isinstance(_value(parts, "createdAt"), str) and "timestamp" not in parts
     line = raw if same else encode(new)
-    return SessionHeader(session_id, cwd if isinstance(cwd, str) else "", created or 0, parent, internal, version, line)
+    return SessionHeader(
+        session_id, cwd if isinstance(cwd, str) else "", created or 0, parent, internal, version, line
+    )
 
 
 def _version(parts: Members) -> int:
