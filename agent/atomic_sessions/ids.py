@@ -32,7 +32,7 @@ def session_key(agent: str, session_id: str, project: str) -> SessionKey:
 
 def wire_id(id_key: bytes, key: SessionKey) -> bytes:
     """The 16 bytes the service knows a session by: HMAC under the account's id key."""
-    text = "\x00".join((key.agent, key.scope, key.id)).encode("utf-8", "surrogatepass")
+    text = f"{key.agent}\x00{key.scope}\x00{key.id}".encode("utf-8", "surrogatepass")
     return hmac.new(id_key, b"atomic1/session\x00" + text, hashlib.sha256).digest()[:16]
 
 

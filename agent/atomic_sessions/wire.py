@@ -112,6 +112,16 @@ class Wrap(Struct, frozen=True):
     signature: bytes
 
 
+def wrap_bytes(wrap: Wrap) -> bytes:
+    """What a wrap's maker signs; the receiving machine checks it, the service does not."""
+    return wrap_info(wrap.account, wrap.generation, wrap.device) + wrap.by + wrap.sealed
+
+
+def wrap_info(account: bytes, generation: int, device: bytes) -> bytes:
+    """What binds wrapped keys to their account, generation and receiver."""
+    return b"atomic1/wrap" + account + generation.to_bytes(4, "big") + device
+
+
 class NewAccount(Struct, frozen=True):
     """`POST /v1/accounts`, no token: the ledger starts with the first device (and the kit's key)."""
 

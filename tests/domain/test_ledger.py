@@ -85,7 +85,7 @@ def test_a_wrong_entry_is_refused(changes: dict[str, object]) -> None:
     """Each rule, broken once."""
     _, ledger = _two()
     with pytest.raises(SealError):
-        append(ledger, ANN.signs(ledger, EVE, **changes), ACCOUNT)
+        append(ledger, ANN.signs(ledger, EVE, "add", **changes), ACCOUNT)
 
 
 def test_a_stranger_cannot_add_itself() -> None:

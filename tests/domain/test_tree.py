@@ -4,12 +4,12 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import forests, node
 
 from atomic_sessions.clock import MAX_SKEW_MS, order, tag
 from atomic_sessions.entry import Entry, Node, View
 from atomic_sessions.formats.pi import view
 from atomic_sessions.tree import build, labels, leaf, name, newest, path
+from strategies import forests, node
 
 
 def _nodes(entries: list[Entry]) -> list[Node]:
@@ -17,7 +17,9 @@ def _nodes(entries: list[Entry]) -> list[Node]:
 
 
 @given(forests(), st.randoms(use_true_random=False))
-def test_the_leaf_does_not_depend_on_the_order_entries_came_in(entries: list[Entry], random: st.DataObject) -> None:
+def test_the_leaf_does_not_depend_on_the_order_entries_came_in(
+    entries: list[Entry], random: st.DataObject
+) -> None:
     """Any order of delivery gives the same tree and the same leaf (I10)."""
     nodes = _nodes(entries)
     shuffled = list(nodes)
@@ -65,7 +67,7 @@ def test_damaged_links_drop_nothing() -> None:
     """Unknown parents, self-parents and cycles become roots."""
     nodes = [node("orphan", "gone", 1), node("self", "self", 2), node("x", "y", 3), node("y", "x", 4)]
     tree = build(nodes)
-    reached = set()
+    reached: set[str] = set()
     line: list[str | None] = [None]
     for at in line:
         below = tree.children.get(at, [])
@@ -86,6 +88,7 @@ def test_a_session_100_000_deep_is_walked_iteratively() -> None:
 
 def test_the_latest_name_wins_and_can_be_cleared() -> None:
     """Names go by stamp; an empty one clears."""
+
     def named(entry: str, at: int, text: str) -> Node:
         return Node(entry, None, at, View(kind="session_info", text=text))
 

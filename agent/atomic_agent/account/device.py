@@ -2,7 +2,6 @@
 the operating system; no network."""
 
 import secrets
-import struct
 import time
 from typing import Literal
 
@@ -22,7 +21,6 @@ from atomic_sessions.ledger import Ledger, LedgerBody, LedgerEntry
 from atomic_sessions.seal import AccountKeys, derive, open_small, seal_small
 
 SUITE = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
-WRAP_CONTEXT = b"atomic1/wrap"
 KIT_SIGN_LABEL = b"atomic1/kit-sign"
 KIT_WRAP_LABEL = b"atomic1/kit-wrap"
 KIT_ID_LABEL = b"atomic1/kit-id"
@@ -105,16 +103,12 @@ def statement(
 
 
 def _wrap_info(account: AccountKeys | wire.Wrap, device: bytes) -> bytes:
-    return WRAP_CONTEXT + account.account + struct.pack(">I", account.generation) + device
-
-
-def _wrap_signed(wrap: wire.Wrap) -> bytes:
-    return _wrap_info(wrap, wrap.device) + wrap.by + wrap.sealed
+    return wire.wrap_info(account.account, account.generation, device)
 
 
 def _signed_wrap(keys: AccountKeys, device: bytes, by: bytes, signer: bytes, sealed: bytes) -> wire.Wrap:
     unsigned = wire.Wrap(keys.account, keys.generation, device, by, sealed, b"")
-    signature = Ed25519PrivateKey.from_private_bytes(signer).sign(_wrap_signed(unsigned))
+    signature = Ed25519PrivateKey.from_private_bytes(signer).sign(wire.wrap_bytes(unsigned))
     return msgspec.structs.replace(unsigned, signature=signature)
 
 
@@ -166,5 +160,5 @@ def _check_wrap(wrap: wire.Wrap, trusted: Ledger, device: bytes) -> None:
     maker = trusted.members.get(wrap.by)
     if wrap.account != trusted.account or wrap.device != device or maker is None:
         raise SealError("The account's keys were wrapped by someone who is not in the account.")
-    if not ledger.check_signature(maker.sign_key, wrap.signature, _wrap_signed(wrap)):
+    if not ledger.check_signature(maker.sign_key, wrap.signature, wire.wrap_bytes(wrap)):
         raise SealError("The account's wrapped keys carry a signature that is not their maker's.")

@@ -77,6 +77,7 @@ def insert(
         merge.add(wanted, entry)
     known = _known(cache, session, list(wanted))
     fresh: list[Entry] = []
+    clashing: list[Entry] = []
     moved = False
     for entry in wanted.values():
         stored = known.get(entry.id)
@@ -85,12 +86,14 @@ def insert(
         elif stored.entry.raw == entry.raw:
             moved |= _join(cache, stored, entry, received, sealed)
         else:
-            moved = True
-            fresh.extend(_clash(cache, session, stored, entry, received, sealed))
+            clashing.append(entry)
     _append(cache, session, fresh, views, received, sealed)
-    if moved:
+    new = len(fresh)
+    for entry in clashing:
+        new += _settle(cache, session, entry, views, received, sealed)
+    if moved or clashing:
         refresh(cache, session)
-    return Added(len(fresh))
+    return Added(new)
 
 
 def refresh(cache: Cache, session: int) -> None:
@@ -160,28 +163,44 @@ def _join(cache: Cache, stored: StoredEntry, entry: Entry, received: int | None,
     return joined != stored.entry or bounded
 
 
-def _clash(
-    cache: Cache, session: int, stored: StoredEntry, entry: Entry, received: int | None, sealed: bool
-) -> list[Entry]:
-    """Two lines with one id: what has to be inserted after the id was given to the right one."""
-    loser = entry
-    if not merge.keeps_id(stored.entry.raw, entry.raw):
-        loser = stored.entry
-    renamed = msgspec.structs.replace(loser, id=merge.clashing_id(entry.id, loser.raw))
-    there = _known(cache, session, [renamed.id]).get(renamed.id)
-    if loser is entry:
-        if there is None:
-            return [renamed]
-        _join(cache, there, renamed, received, sealed)
-        return []
-    if there is None:
-        cache.connection.execute(
-            cache.sql("UPDATE {p}session_entries SET id = ? WHERE row = ?"), (renamed.id, stored.row)
-        )
-    else:
-        _join(cache, there, renamed, stored.received, sealed=False)
-        _remove(cache, stored.row)
-    return [entry]
+def _settle(
+    cache: Cache,
+    session: int,
+    entry: Entry,
+    views: dict[bytes, View],
+    received: int | None,
+    sealed: bool,
+) -> int:
+    """Put in one line whose id another line may carry; 1 when it is new. Each step looks again, since
+    the one before may have given an id away."""
+    stored = _known(cache, session, [entry.id]).get(entry.id)
+    if stored is not None:
+        if stored.entry.raw == entry.raw:
+            _join(cache, stored, entry, received, sealed)
+            return 0
+        if merge.keeps_id(stored.entry.raw, entry.raw):
+            renamed = msgspec.structs.replace(entry, id=merge.clashing_id(entry.id, entry.raw))
+            return _settle(cache, session, renamed, views, received, sealed)
+        _rename(cache, session, stored, merge.clashing_id(entry.id, stored.entry.raw))
+    _append(cache, session, [entry], views, received, sealed)
+    return 1
+
+
+def _rename(cache: Cache, session: int, stored: StoredEntry, to: str) -> None:
+    """Give a stored line another id, by the same rules as when it came in."""
+    there = _known(cache, session, [to]).get(to)
+    if there is not None:
+        if there.entry.raw == stored.entry.raw:
+            _join(cache, there, stored.entry, stored.received, sealed=False)
+            _remove(cache, stored.row)
+            return
+        if merge.keeps_id(there.entry.raw, stored.entry.raw):
+            _rename(cache, session, stored, merge.clashing_id(to, stored.entry.raw))
+            return
+        _rename(cache, session, there, merge.clashing_id(to, there.entry.raw))
+    cache.connection.execute(
+        cache.sql("UPDATE {p}session_entries SET id = ? WHERE row = ?"), (to, stored.row)
+    )
 
 
 def _remove(cache: Cache, row: int) -> None:

@@ -31,7 +31,8 @@ def newest_leaf(cache: Cache, session: int) -> str | None:
     newest_id = row[0]
     values = cache.connection.execute(
         cache.sql(
-            "SELECT id, parent, stamp, received, role FROM {p}session_entries WHERE session = ? AND file = '' AND loose = 0"
+            "SELECT id, parent, stamp, received, role FROM {p}session_entries"
+            " WHERE session = ? AND file = '' AND loose = 0"
             " AND pos >= coalesce((SELECT pos FROM {p}session_entries WHERE session = ? AND id = ?), 0)"
         ),
         (session, session, newest_id),
@@ -45,7 +46,8 @@ def move(cache: Cache, session: int, to: str | None) -> None:
     """Stand at another entry on this machine; call inside a transaction."""
     cache.connection.execute(
         cache.sql(
-            "UPDATE {p}session_sessions SET moved_leaf = ?, moved_over = newest_at, moved_tag = newest_tag WHERE key = ?"
+            "UPDATE {p}session_sessions SET moved_leaf = ?, moved_over = newest_at, moved_tag = newest_tag"
+            " WHERE key = ?"
         ),
         (to, session),
     )

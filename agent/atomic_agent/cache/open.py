@@ -6,7 +6,6 @@ after the first commit no readable header.
 """
 
 import json
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -208,5 +207,5 @@ def move_aside(path: Path) -> Path:
     for suffix in ("", "-wal", "-shm"):
         source = path.with_name(path.name + suffix)
         if source.exists():
-            os.replace(source, target.with_name(target.name + suffix))
+            source.replace(target.with_name(target.name + suffix))
     return target

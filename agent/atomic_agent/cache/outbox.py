@@ -94,16 +94,32 @@ def drop(cache: Cache, rows: Iterable[int]) -> None:
     )
 
 
-def unseal_waiting(cache: Cache) -> None:
-    """Give the waiting records' entries back to be sealed anew, as after `writer_forked`; tombstones are
-    made again from `sessions.doomed`. Call inside a transaction."""
+def change_writer(cache: Cache, writer: bytes) -> None:
+    """Go on as another writer: the waiting records' entries are sealed anew, and the old writer's chains
+    end at what was sent. Tombstones are made again from `sessions.doomed`. Call inside a transaction."""
     for item in waiting(cache, 1 << 30, 1 << 62):
         cache.connection.executemany(
             cache.sql("UPDATE {p}session_entries SET sealed = 0 WHERE session = ? AND id = ?"),
             [(item.session, entry_id) for entry_id in item.entries],
         )
-    cache.connection.execute(cache.sql("DELETE FROM {p}session_outbox"))
+    wires = cache.connection.execute(cache.sql("SELECT DISTINCT wire FROM {p}session_outbox")).fetchall()
+    for (wire,) in wires:
+        rewind_waiting(cache, bytes(wire), cache.writer)
     cache.connection.execute(cache.sql("DELETE FROM {p}session_uploads"))
+    cache.put("writer", writer)
+
+
+def is_contradicted(cache: Cache, header: Header, record_id: bytes) -> bool:
+    """True when a record of the log stands where this cache has sealed another one: a copy of this
+    cache has written under our writer's name."""
+    if header.writer != cache.writer:
+        return False
+    rows = cache.connection.execute(
+        cache.sql("SELECT id, raw FROM {p}session_outbox WHERE wire = ?"), (header.session,)
+    )
+    return any(
+        parse(bytes(raw)).header.n == header.n and bytes(waiting_id) != record_id for waiting_id, raw in rows
+    )
 
 
 def put_upload(cache: Cache, object_id: bytes, wire: bytes, raw: bytes) -> None:

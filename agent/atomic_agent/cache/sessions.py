@@ -275,8 +275,8 @@ def mark_deleted(cache: Cache, key: int) -> None:
         run(cache.sql(f"DELETE FROM {{p}}session_{table} WHERE session = ?"), (key,))
     run(
         cache.sql(
-            "UPDATE {p}session_sessions SET deleted = max(deleted, 1), cwd = '', project = '', header = X'', name = '', title = '',"
-            " first_message = '', summary = '', messages = 0, newest_id = NULL WHERE key = ?"
+            "UPDATE {p}session_sessions SET deleted = max(deleted, 1), cwd = '', project = '', header = X'',"
+            " name = '', title = '', first_message = '', summary = '', messages = 0, newest_id = NULL WHERE key = ?"
         ),
         (key,),
     )

@@ -7,16 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atomic_sessions.clock import iso
-from atomic_sessions.errors import UsageError
-from atomic_sessions.wire import DEFAULT_SHARE_SECONDS, MAX_SHARE_SECONDS
-
 from atomic_agent.cache import sessions
 from atomic_agent.cli.terminal import confirm, emit_json, megabytes, now_ms, one_line, say
 from atomic_agent.locations import home
 from atomic_agent.projects import project_of
 from atomic_agent.stores.journal import open_journal
 from atomic_agent.sync.identity import membership
+from atomic_sessions.clock import iso
+from atomic_sessions.errors import UsageError
+from atomic_sessions.wire import DEFAULT_SHARE_SECONDS, MAX_SHARE_SECONDS
 
 if TYPE_CHECKING:
     from atomic_agent.publish.redacting import Fit
@@ -27,8 +26,12 @@ UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--public", action="store_true", help="a plain page that the service can read")
-    parser.add_argument("--expires", metavar="7d", default=None, help="minutes m, hours h, days d, weeks w (7d)")
-    parser.add_argument("--password", action="store_true", help="ask for a password that the reader needs too")
+    parser.add_argument(
+        "--expires", metavar="7d", default=None, help="minutes m, hours h, days d, weeks w (7d)"
+    )
+    parser.add_argument(
+        "--password", action="store_true", help="ask for a password that the reader needs too"
+    )
     parser.add_argument("--views", type=int, metavar="N", help="a sealed link that opens N times")
     parser.add_argument("--new", action="store_true", help="a new link, not a new revision of the last one")
     parser.add_argument("--yes", action="store_true", help="do not ask after the report")
@@ -42,7 +45,9 @@ def seconds_of(text: str | None) -> int:
     match = re.fullmatch(r"(\d{1,4})([mhdw])", text.strip().lower())
     seconds = int(match.group(1)) * UNITS[match.group(2)] if match else 0
     if not 60 <= seconds <= MAX_SHARE_SECONDS:
-        raise UsageError(f"--expires {text}: that is no time between one minute and a year.", "Write it like 12h or 7d.")
+        raise UsageError(
+            f"--expires {text}: that is no time between one minute and a year.", "Write it like 12h or 7d."
+        )
     return seconds
 
 
@@ -70,11 +75,17 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.json:
         emit_json(
-            {"link": made.link, "revision": made.revision, "expires_at": iso(made.expires_at), "bytes": made.size}
+            {
+                "link": made.link,
+                "revision": made.revision,
+                "expires_at": iso(made.expires_at),
+                "bytes": made.size,
+            }
         )
         return 0
     print(made.link)
-    say(f"Open until {iso(made.expires_at)[:16].replace('T', ' ')} UTC, revision {made.revision}, {megabytes(made.size)}.")
+    until = iso(made.expires_at)[:16].replace("T", " ")
+    say(f"Open until {until} UTC, revision {made.revision}, {megabytes(made.size)}.")
     if not options.public:
         say("Whoever has the whole link can read it: chats, histories and link previews may keep it.")
     say("Take it back: atomic shares revoke -   (paste the link)")
@@ -82,7 +93,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(ready: "Fit", row: sessions.SessionRow, *, public: bool) -> None:
-    how = "a page anyone with the link can read, and the service too" if public else "sealed, readable only with the link"
+    how = (
+        "a page anyone with the link can read, and the service too"
+        if public
+        else "sealed, readable only with the link"
+    )
     shown = sum(1 for entry in ready.bundle.entries if not entry.loose)
     say(f"'{one_line(ready.bundle.name)[:70]}': {row.messages} messages, {shown} entries, {how}.")
     if ready.left_out:

@@ -23,9 +23,12 @@ APART_TWO = "While apart on the second machine: note the missing index."
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="./dev demo", description="The main job on an embedded default: nothing to configure, nothing left behind."
+        prog="./dev demo",
+        description="The main job on an embedded default: nothing to configure, nothing left behind.",
     )
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="real session files or folders to use")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="real session files or folders to use"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the service up and say how to reach it")
     parser.add_argument("--provider", help="a configured provider for the turns (default: a small local one)")
     parser.add_argument("--model", help="its model")
@@ -109,13 +112,17 @@ class Demo:
                 report = json.loads(one.atomic("capture", "--json", *where))
                 told.append(f"{report['new']} sessions, {report['entries']} entries")
                 if report["damaged"] or report["skipped"]:
-                    told.append(f"{report['damaged']} damaged lines kept, {len(report['skipped'])} files skipped")
+                    told.append(
+                        f"{report['damaged']} damaged lines kept, {len(report['skipped'])} files skipped"
+                    )
         expect(_sessions(one), "no session came in")
 
     def _log_in(self, one: Machine) -> None:
         with self.steps.step("the laptop makes an account and syncs") as told:
             told.append(
-                one.atomic("login", self.service.url, "--invite", "-", "--name", "laptop", stdin=self.service.invite)
+                one.atomic(
+                    "login", self.service.url, "--invite", "-", "--name", "laptop", stdin=self.service.invite
+                )
                 .strip()
                 .splitlines()[-1]
             )
@@ -126,7 +133,14 @@ class Demo:
             waiting = two.start("login", self.service.url, "--join", "-", "--name", "desktop", stdin=text)
             assert waiting.stdout is not None
             assert waiting.stderr is not None
-            words = next((line.removeprefix("Words: ").strip() for line in waiting.stdout if line.startswith("Words: ")), "")
+            words = next(
+                (
+                    line.removeprefix("Words: ").strip()
+                    for line in waiting.stdout
+                    if line.startswith("Words: ")
+                ),
+                "",
+            )
             expect(words, f"the desktop showed no words: {waiting.stderr.read()[-300:] if not words else ''}")
             one.atomic("devices", "approve", "--yes", "-", stdin=words)
             rest = waiting.stdout.read()
@@ -136,7 +150,10 @@ class Demo:
             told.append(f"compared words: {words}; {rest.strip().splitlines()[-1]}")
         with self.steps.step("both list the same sessions") as told:
             ours, theirs = _sessions(one), _sessions(two)
-            expect(ours == theirs, f"{len(ours)} sessions on the laptop, {len(theirs)} on the desktop, not the same")
+            expect(
+                ours == theirs,
+                f"{len(ours)} sessions on the laptop, {len(theirs)} on the desktop, not the same",
+            )
             told.append(f"{len(theirs)}")
 
     def _continue(self, one: Machine, two: Machine) -> None:
@@ -153,7 +170,10 @@ class Demo:
             told.append(_short(one.atomic("-c", "-p", SECOND, *self._with())))
             two.atomic("sync")
         mine = [s for s in _sessions(one) if s["project"] == _project(one)]
-        expect(mine == [s for s in _sessions(two) if s["project"] == _project(two)], "the project's sessions differ")
+        expect(
+            mine == [s for s in _sessions(two) if s["project"] == _project(two)],
+            "the project's sessions differ",
+        )
         self.session = str(mine[0]["id"])
         told_one, told_two = one.atomic("show", self.session), two.atomic("show", self.session)
         expect(told_one == told_two and FIRST in told_one and SECOND in told_one, "the conversations differ")
@@ -175,7 +195,10 @@ class Demo:
             expect(APART_TWO in shown and APART_ONE not in shown, "the newest message does not decide")
             whole = one.atomic("export", self.session, "-", "--as", "jsonl")
             expect(APART_ONE in whole, "the other branch is gone")
-            expect(whole == two.atomic("export", self.session, "-", "--as", "jsonl"), "the machines hold different trees")
+            expect(
+                whole == two.atomic("export", self.session, "-", "--as", "jsonl"),
+                "the machines hold different trees",
+            )
             told.append(f"open: \u201c{APART_TWO}\u201d")
 
     def _export(self, two: Machine) -> None:

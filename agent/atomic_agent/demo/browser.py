@@ -20,7 +20,9 @@ ARGUMENTS = [
 
 def text_of_page(link: str, wanted: str) -> str:
     """The text the sealed page shows in its frame, once `wanted` is in it. DemoError when it never is."""
-    executable = os.environ.get("ATOMIC_BROWSER") or next((p for c in CANDIDATES if (p := shutil.which(c))), None)
+    executable = os.environ.get("ATOMIC_BROWSER") or next(
+        (p for c in CANDIDATES if (p := shutil.which(c))), None
+    )
     if executable is None:
         raise DemoError("there is no Chromium or Chrome; install one, or set ATOMIC_BROWSER to its path")
     try:

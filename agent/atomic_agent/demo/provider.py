@@ -59,7 +59,9 @@ class Asked:
             return said
         user, assistant, tool = self.counts
         plain = " ".join(DIRECTIVE.sub("", self.prompt).split())
-        return f"Answer {self.number}: {user} user, {assistant} assistant, {tool} tool; you said: {plain[:200]}"
+        return (
+            f"Answer {self.number}: {user} user, {assistant} assistant, {tool} tool; you said: {plain[:200]}"
+        )
 
 
 class DemoProvider:
@@ -186,7 +188,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
 
 
-_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
 
 
 def _pieces(text: str) -> list[str]:
@@ -203,7 +210,12 @@ def _event(value: dict[str, Any], kind: str = "") -> bytes:
 
 
 def _say_chat(asked: Asked) -> Iterator[bytes | None]:
-    frame = {"id": f"chatcmpl-{asked.number}", "object": "chat.completion.chunk", "created": 0, "model": asked.body["model"]}
+    frame = {
+        "id": f"chatcmpl-{asked.number}",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": asked.body["model"],
+    }
 
     def delta(value: dict[str, Any], finish: str | None = None) -> bytes:
         return _event({**frame, "choices": [{"index": 0, "delta": value, "finish_reason": finish}]})
@@ -259,9 +271,17 @@ def _say_anthropic(asked: Asked) -> Iterator[bytes | None]:
     yield event("message_start", message={**whole, "content": [], "stop_reason": None})
     for index, block in enumerate(whole["content"]):
         if block["type"] == "thinking":
-            yield event("content_block_start", index=index, content_block={**block, "thinking": "", "signature": ""})
-            yield event("content_block_delta", index=index, delta={"type": "thinking_delta", "thinking": block["thinking"]})
-            yield event("content_block_delta", index=index, delta={"type": "signature_delta", "signature": SIGNATURE})
+            yield event(
+                "content_block_start", index=index, content_block={**block, "thinking": "", "signature": ""}
+            )
+            yield event(
+                "content_block_delta",
+                index=index,
+                delta={"type": "thinking_delta", "thinking": block["thinking"]},
+            )
+            yield event(
+                "content_block_delta", index=index, delta={"type": "signature_delta", "signature": SIGNATURE}
+            )
         else:
             yield event("content_block_start", index=index, content_block={"type": "text", "text": ""})
             for piece in _pieces(block["text"]):
@@ -269,7 +289,9 @@ def _say_anthropic(asked: Asked) -> Iterator[bytes | None]:
                 yield event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
             yield None
         yield event("content_block_stop", index=index)
-    yield event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage=whole["usage"])
+    yield event(
+        "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage=whole["usage"]
+    )
     yield event("message_stop")
 
 

@@ -28,19 +28,36 @@ def _claude(home: Path, folder: Path, begun: datetime) -> None:
             "assistant",
             [
                 {"type": "text", "text": "I will look at what changed in the export job."},
-                {"type": "tool_use", "id": "toolu_demo1", "name": "Bash", "input": {"command": "git log --oneline -3 jobs/export.py"}},
+                {
+                    "type": "tool_use",
+                    "id": "toolu_demo1",
+                    "name": "Bash",
+                    "input": {"command": "git log --oneline -3 jobs/export.py"},
+                },
             ],
         ),
         (
             "user",
-            [{"type": "tool_result", "tool_use_id": "toolu_demo1", "content": "4f1c2aa fetch each row's owner\n9b0d111 format dates", "is_error": False}],
+            [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_demo1",
+                    "content": "4f1c2aa fetch each row's owner\n9b0d111 format dates",
+                    "is_error": False,
+                }
+            ],
         ),
         (
             "assistant",
-            [{"type": "text", "text": "Commit `4f1c2aa` asks for the owner **once per row**. One join brings it back to two minutes."}],
+            [
+                {
+                    "type": "text",
+                    "text": "Commit `4f1c2aa` asks for the owner **once per row**. One join brings it back.",
+                }
+            ],
         ),
     ]
-    lines = []
+    lines: list[dict[str, object]] = []
     parent: str | None = None
     for at, (role, content) in enumerate(said):
         entry = str(uuid.uuid4())
@@ -86,7 +103,12 @@ def _pi(home: Path, folder: Path, begun: datetime) -> None:
             "timestamp": _stamp(begun + timedelta(seconds=9)),
             "message": {
                 "role": "assistant",
-                "content": [{"type": "text", "text": "Done: `parse.py` is `reader.py` now, and `parse.py` imports from it."}],
+                "content": [
+                    {
+                        "type": "text",
+                        "text": "Done: `parse.py` is `reader.py` now, and `parse.py` imports from it.",
+                    }
+                ],
                 "provider": "demo",
                 "model": "demo",
                 "stopReason": "stop",
@@ -94,7 +116,15 @@ def _pi(home: Path, folder: Path, begun: datetime) -> None:
             },
         },
     ]
-    _lines(home / ".pi" / "agent" / "sessions" / key / f"{_stamp(begun).replace(':', '-').replace('.', '-')}_{session}.jsonl", lines)
+    _lines(
+        home
+        / ".pi"
+        / "agent"
+        / "sessions"
+        / key
+        / f"{_stamp(begun).replace(':', '-').replace('.', '-')}_{session}.jsonl",
+        lines,
+    )
 
 
 def _lines(path: Path, lines: list[dict[str, object]]) -> None:

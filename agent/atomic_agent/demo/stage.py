@@ -49,7 +49,16 @@ class Service:
 
     def start(self) -> None:
         """Start and wait until it answers; the first start yields the invite."""
-        command = [sys.executable, "-m", "atomic_service", "dev", "--data", str(self._data), "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "atomic_service",
+            "dev",
+            "--data",
+            str(self._data),
+            "--port",
+            str(self.port),
+        ]
         log = self._data.with_suffix(".log").open("ab")
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=self._keep
@@ -147,7 +156,9 @@ class Machine:
         )
         if done.returncode != 0:
             told = (done.stderr.strip() or done.stdout.strip() or "nothing")[-600:]
-            raise DemoError(f"`atomic {arguments[0]}` on {self.name} ended with {done.returncode} and said: {told}")
+            raise DemoError(
+                f"`atomic {arguments[0]}` on {self.name} ended with {done.returncode} and said: {told}"
+            )
         return done.stdout
 
     def start(self, *arguments: str, stdin: str) -> "subprocess.Popen[str]":

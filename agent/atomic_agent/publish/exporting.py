@@ -8,8 +8,9 @@ import msgspec
 from atomic_agent import private_files
 from atomic_agent.cache import entries, leaf, sessions
 from atomic_agent.cache.cache import Cache
-from atomic_agent.publish.reading import document, jsonl, lines_of
+from atomic_agent.publish.reading import lines_of
 from atomic_agent.publish.redacting import redacted_lines
+from atomic_sessions.document import jsonl, read
 from atomic_sessions.entry import Entry
 from atomic_sessions.errors import UsageError
 from atomic_sessions.html.render import render_page
@@ -44,7 +45,7 @@ def render(
         found = [entry for entry in found if entry.id in on_it or _is_header(entry)]
     if form == "jsonl":
         return b"".join(jsonl(facts, found)), report
-    page = document(facts, row.label, row.summary, opened, found)
+    page = read(facts, row.label, opened, found, row.summary)
     if redact:
         page = msgspec.structs.replace(page, title=row.name or row.id)
     text = render_page(page) if form == "html" else render_markdown(page)

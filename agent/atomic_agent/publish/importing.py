@@ -224,5 +224,4 @@ def adopt(journal: Journal, bundle: Bundle, cwd: str) -> sessions.SessionRow:
         (entry, view(entry.raw)) for entry in bundle.entries if not entry.file
     )
     with transaction(journal.cache.connection):
-        row = _store(journal.cache, facts, iter(found))
-    return row
+        return _store(journal.cache, facts, found)

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from atomic_agent.keys.keystore import Membership
-from atomic_agent.publish.reading import document
 from atomic_agent.publish.redacting import Fit
 from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.client import Client
@@ -18,6 +17,7 @@ from atomic_agent.sync.identity import connect, membership
 from atomic_agent.sync.run import now_ms
 from atomic_sessions import wire
 from atomic_sessions.bundle import encode_bundle
+from atomic_sessions.document import read
 from atomic_sessions.errors import NotFoundError, SealError, UsageError
 from atomic_sessions.html.render import render_page
 from atomic_sessions.seal import open_small, seal_small
@@ -112,7 +112,7 @@ def _payload(ready: Fit, kind: Kind, secret: bytes, password: str | None) -> byt
     if kind == "public":
         return bundle
     shown = ready.bundle
-    page = render_page(document(shown.facts, shown.name, ready.summary, shown.leaf, shown.entries))
+    page = render_page(read(shown.facts, shown.name, shown.leaf, shown.entries, ready.summary))
     return seal_share(secret, page, bundle, secrets.token_bytes(12), secrets.token_bytes(16), password)
 
 
@@ -130,9 +130,9 @@ def _raw(name: str) -> bytes:
 
 def _live(client: Client, mine: Membership, kind: Kind, agent: str, session: str) -> Own | None:
     for own in _own(client, mine):
-        if own.share.state == "live" and own.share.kind == kind and own.share.views_left is None:
-            if own.note is not None and (own.note.agent, own.note.session) == (agent, session):
-                return own
+        usable = own.share.state == "live" and own.share.kind == kind and own.share.views_left is None
+        if usable and own.note is not None and (own.note.agent, own.note.session) == (agent, session):
+            return own
     return None
 
 

@@ -5,6 +5,7 @@ signature, key id, chain, then the cipher. What fails is quarantined and reporte
 """
 
 import hashlib
+import secrets
 from collections.abc import Callable
 
 import msgspec
@@ -86,7 +87,9 @@ class Puller:
         return found
 
     def _is_known(self, sealed: Sealed) -> bool:
-        return outbox.chain(self.cache, sealed.header.session, sealed.header.writer).n >= sealed.header.n
+        header = sealed.header
+        chain = outbox.chain(self.cache, header.session, header.writer)
+        return chain.n >= header.n and not outbox.is_contradicted(self.cache, header, sealed.id)
 
     def _check(self, sealed: Sealed) -> None:
         member = self.ledger.active(sealed.header.device)
@@ -105,6 +108,8 @@ class Puller:
             pulled.deleted += sessions.bury(self.cache, header.session)
             outbox.tombstone(self.cache, header.session)
             return
+        if outbox.is_contradicted(self.cache, header, sealed.id):
+            outbox.change_writer(self.cache, secrets.token_bytes(16))
         chain = outbox.chain(self.cache, header.session, header.writer)
         if header.n <= chain.n:
             if header.n == chain.n and sealed.id != chain.last:

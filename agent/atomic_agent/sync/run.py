@@ -153,8 +153,7 @@ def _recover(journal: Journal, error: ServiceRefusedError, done: Synced) -> bool
     if error.code == wire.ErrorCode.WRITER_FORKED:
         # A copy of this cache has written under our writer's name: go on under a new one.
         with transaction(cache.connection):
-            outbox.unseal_waiting(cache)
-            cache.put("writer", os.urandom(16))
+            outbox.change_writer(cache, os.urandom(16))
         return True
     if error.code == wire.ErrorCode.SESSION_DEAD and error.session:
         dead = bytes.fromhex(error.session)
@@ -197,12 +196,11 @@ def _reset(journal: Journal, client: Log, done: Synced) -> None:
     cache = journal.cache
     snapshot = client.snapshot()
     with transaction(cache.connection):
-        outbox.unseal_waiting(cache)
+        outbox.change_writer(cache, os.urandom(16))
         outbox.forget_chains(cache)
         for dead in snapshot.dead:
             outbox.tombstone(cache, dead)
             sessions.bury(cache, dead)
         cache.connection.execute(cache.sql("UPDATE {p}session_entries SET sealed = 0"))
-        cache.put("writer", os.urandom(16))
         cache.put(CURSOR, b"")
     done.reset = True

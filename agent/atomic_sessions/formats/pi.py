@@ -94,7 +94,7 @@ class _Message(Struct):
 class _Line(Struct):
     type: str = ""
     id: str | UnsetType = UNSET
-    parentId: str | None | UnsetType = UNSET
+    parentId: str | UnsetType | None = UNSET
     timestamp: float | int | str | None = None
     createdAt: float | int | str | None = None
     cwd: str | None = None
@@ -174,7 +174,7 @@ def _message(raw: Raw, identity: str | None, parent: str | None, at: int | None,
         usage=_usage(message.usage),
         stop=message.stopReason or "",
         error=message.errorMessage or "",
-        in_context=role not in {"system"} and not message.excludeFromContext,
+        in_context=role != "system" and not message.excludeFromContext,
         damaged=damaged,
     )
 

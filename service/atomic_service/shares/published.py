@@ -4,10 +4,8 @@ Everything here takes memory and time in proportion to the session, so it is bou
 """
 
 from atomic_service.problems import Refused
-from atomic_sessions import tree
 from atomic_sessions.bundle import Bundle, decode_bundle
-from atomic_sessions.document import Document
-from atomic_sessions.entry import Node
+from atomic_sessions.document import Document, jsonl, read
 from atomic_sessions.errors import AtomicError, SealError
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.html.render import render_page
@@ -33,23 +31,7 @@ def read_bundle(raw: bytes) -> Bundle:
 
 def document_of(bundle: Bundle) -> Document:
     """What a reader sees of a bundle."""
-    facts = bundle.facts
-    view = viewer(facts.agent, internal=facts.internal)
-    nodes = tuple(
-        Node(entry.id, entry.parent, entry.stamp, view(entry.raw))
-        for entry in bundle.entries
-        if not entry.loose and not entry.file
-    )
-    return Document(
-        id=facts.id,
-        agent=facts.agent,
-        title=bundle.name or tree.name(nodes),
-        cwd=facts.cwd,
-        created_at=facts.created_at,
-        leaf=bundle.leaf,
-        nodes=nodes,
-        labels=tree.labels(nodes),
-    )
+    return read(bundle.facts, bundle.name, bundle.leaf, bundle.entries)
 
 
 def as_html(raw: bytes) -> bytes:
@@ -63,6 +45,4 @@ def as_markdown(raw: bytes) -> bytes:
 def as_jsonl(raw: bytes) -> bytes:
     """The session's own lines as they were published; the header first where it is no line of its own."""
     bundle = read_bundle(raw)
-    lines = [bundle.facts.header] if bundle.facts.header else []
-    lines += [entry.raw for entry in bundle.entries if not entry.file]
-    return b"".join(line + b"\n" for line in lines)
+    return b"".join(jsonl(bundle.facts, bundle.entries))
