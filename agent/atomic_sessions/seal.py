@@ -77,18 +77,6 @@ class RecordBody(Struct, frozen=True, array_like=True):
     blobs: dict[int, BlobRef]
 
 
-class Card(Struct, frozen=True, array_like=True):
-    """The small summary of a session that lists need; any machine can make it again."""
-
-    version: int
-    facts: Facts
-    name: str
-    first_message: str
-    summary: str
-    messages: int
-    newest_at: int
-
-
 class Place(NamedTuple):
     """Where a record goes in its chain, and what the service may know of its session."""
 
@@ -223,17 +211,6 @@ def decode_body(plain: bytes) -> RecordBody:
     if body.version != 1:
         raise SealError("A sealed record was made by a newer version.", "Update atomic-sessions.")
     return body
-
-
-def decode_card(plain: bytes) -> Card:
-    """A card's content; SealError when it is not in a form this program knows."""
-    try:
-        card = msgspec.msgpack.decode(plain, type=Card)
-    except msgspec.MsgspecError as error:
-        raise SealError("A session's card has an unknown form.", "Update atomic-sessions.") from error
-    if card.version != 1:
-        raise SealError("A session's card was made by a newer version.", "Update atomic-sessions.")
-    return card
 
 
 def seal_small(key: bytes, label: bytes, plain: bytes, nonce: bytes) -> bytes:

@@ -7,9 +7,10 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
-from atomic_sessions.errors import AtomicError
+from atomic_sessions.errors import AtomicError, CacheRefusedError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("sessions", "list, search or delete sessions"),
@@ -45,7 +46,34 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The reader of our output has left; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except Exception as error:  # noqa: BLE001  # the edge: whatever was not foreseen must not print what it holds
+        code = _unforeseen(error)
     sys.exit(code)
+
+
+def _unforeseen(error: Exception) -> int:
+    """One sentence for an error nobody foresaw: where it happened, never what it said."""
+    if os.environ.get("ATOMIC_DEBUG") == "1":
+        # The frames alone: an exception's own words may quote what it choked on (A6).
+        sys.stderr.writelines(traceback.format_tb(error.__traceback__))
+    database = sys.modules.get("sqlcipher3.dbapi2")
+    if database is not None and isinstance(error, database.DatabaseError):
+        print(
+            "atomic: the cache answered with an error it should not have; it may be damaged. Run the command again;"
+            " if it stays, move ~/.atomic/workflows/journal.sqlite aside and run: atomic capture, atomic sync",
+            file=sys.stderr,
+        )
+        return CacheRefusedError.exit_code
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = f"{frame.tb_frame.f_globals.get('__name__', '?')}:{frame.tb_lineno}" if frame is not None else "?"
+    print(
+        f"atomic: an unexpected {type(error).__name__} at {place}. This is a bug; nothing half done was saved."
+        " ATOMIC_DEBUG=1 shows the way there.",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def run(arguments: list[str]) -> int:
