@@ -109,7 +109,11 @@ def enter(
     )
     start_over(journal, mine)
     kept = Token(token.token, token.expires_at)
-    journal.keep(msgspec.structs.replace(journal.reload(), membership=mine, token=kept, offer=None))
+    # A kit that was saved before knows nothing of this account.
+    content = msgspec.structs.replace(
+        journal.reload(), membership=mine, token=kept, offer=None, recovery_saved=False
+    )
+    journal.keep(content)
     return mine
 
 
