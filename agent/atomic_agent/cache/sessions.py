@@ -131,6 +131,7 @@ def ensure(cache: Cache, facts: Facts, id_key: bytes | None = None) -> int:
             " (agent, id, scope, wire, cwd, project, created_at, parent, internal, header)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (agent, id, scope) DO UPDATE SET"
+            " wire = coalesce(wire, excluded.wire),"
             " cwd = CASE cwd WHEN '' THEN excluded.cwd ELSE cwd END,"
             " project = CASE project WHEN '' THEN excluded.project ELSE project END,"
             " created_at = CASE WHEN excluded.created_at > 0"

@@ -6,6 +6,7 @@ Ends with a non-zero code at the first thing that is not as it should be.
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -35,6 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="atomic-demo-"))
     code = 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         Demo(root, options).run()
         code = 0

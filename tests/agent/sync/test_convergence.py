@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.sync.account import Node, account
+from agent.sync.account import SESSION, Node, account
 from agent.sync.memory_log import Cut, MemoryLog
 from atomic_agent.cache import outbox, sessions
+from atomic_agent.cache.open import transaction
 from atomic_agent.sync.delete import delete_session
 from atomic_agent.sync.identity import membership
 from atomic_agent.sync.sealing import Sealer
@@ -141,6 +142,22 @@ def test_a_lost_acknowledgement_sends_nothing_twice(tmp_path: Path) -> None:
         nodes[0].sync(log)
     nodes[0].sync(log)
     assert len(log.rows) == 1
+    for node in nodes:
+        node.close()
+
+
+def test_a_deletion_finds_a_session_that_was_never_sealed_here(tmp_path: Path) -> None:
+    """A session captured here and pulled from elsewhere dies with the other machine's tombstone."""
+    nodes, log = account(tmp_path)
+    nodes[0].say("theirs")
+    nodes[0].sync(log)
+    with transaction(nodes[1].journal.cache.connection):
+        sessions.ensure(nodes[1].journal.cache, nodes[1]._facts(SESSION))
+    nodes[1].sync(log)
+    (row,) = sessions.listed(nodes[0].journal.cache)
+    delete_session(nodes[0].journal, row)
+    settle(nodes, log)
+    assert nodes[0].state() == nodes[1].state() == []
     for node in nodes:
         node.close()
 
