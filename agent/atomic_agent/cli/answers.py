@@ -95,4 +95,3 @@ class JsonAnswer:
             }
         )
         emit_json({"type": "done", "session": talk.facts.id, "leaf": talk.leaf})
-

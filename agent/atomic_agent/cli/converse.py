@@ -4,15 +4,8 @@ stdout is the answer, stderr the talk. What a turn saves and when is `turns.engi
 """
 
 import argparse
-import os
-import select
-import stat
 import sys
 from pathlib import Path
-from typing import TextIO
-
-from atomic_sessions.errors import AtomicError, ProviderError, UsageError
-from atomic_sessions.ids import CUSTOM_ID
 
 from atomic_agent.cache import turns
 from atomic_agent.cache.cache import Cache
@@ -25,19 +18,32 @@ from atomic_agent.turns import opening
 from atomic_agent.turns.choice import EFFORTS
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.engine import Engine
-
-PATIENCE_SECONDS = 2.0
+from atomic_sessions.errors import AtomicError, ProviderError, UsageError
+from atomic_sessions.ids import CUSTOM_ID
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-c", "--continue", dest="go_on", action="store_true", help="go on with this project's newest session")
-    add("-p", "--print", dest="prompt", metavar="PROMPT", help="one turn, no prompt line; - reads standard input")
+    add(
+        "-c", "--continue", dest="go_on", action="store_true", help="go on with this project's newest session"
+    )
+    add(
+        "-p",
+        "--print",
+        dest="prompt",
+        metavar="PROMPT",
+        help="one turn, no prompt line; - reads standard input",
+    )
     add("--mode", choices=["text", "json"], default="text", help="how -p prints (json: one object a line)")
     add("--session", metavar="ID", help="go on with this session; the first eight characters do")
     add("--session-id", metavar="ID", help="this exact id in this project, opened or made")
     add("--fork", metavar="ID", help="go on in a copy of this session")
-    add("--import", dest="source", metavar="FILE|LINK", help="bring in an export or a shared session; - reads the link")
+    add(
+        "--import",
+        dest="source",
+        metavar="FILE|LINK",
+        help="bring in an export or a shared session; - reads the link",
+    )
     add("-n", "--name", metavar="TEXT", help="name the session")
     add("--no-session", action="store_true", help="keep nothing on the disk")
     add("--provider", metavar="NAME", default="", help="zen, openai or anthropic")
@@ -71,53 +77,55 @@ def run(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> None:
     """Refuse flags that cannot be used together."""
     chosen = [name for name in SELECTORS if getattr(options, name) not in {None, False}]
-    names = {"go_on": "-c", "session": "--session", "session_id": "--session-id", "fork": "--fork", "source": "--import"}
+    names = {
+        "go_on": "-c",
+        "session": "--session",
+        "session_id": "--session-id",
+        "fork": "--fork",
+        "source": "--import",
+    }
     if len(chosen) > 1:
         raise UsageError(f"{names[chosen[0]]} and {names[chosen[1]]} cannot be used together.", "Choose one.")
     if options.no_session and chosen:
         raise UsageError(
-            f"--no-session and {names[chosen[0]]} cannot be used together.", "Without a session there is nothing to open."
+            f"--no-session and {names[chosen[0]]} cannot be used together.",
+            "Without a session there is nothing to open.",
         )
     if options.no_session and (options.name or options.resume_interrupted or options.drop_interrupted):
         raise UsageError("With --no-session there is no session to name and no turn to take up.")
     if options.resume_interrupted and (options.drop_interrupted or options.prompt is not None):
-        raise UsageError("--resume-interrupted runs the interrupted prompt, so it takes no other.", "Leave -p away.")
+        raise UsageError(
+            "--resume-interrupted runs the interrupted prompt, so it takes no other.", "Leave -p away."
+        )
     if options.source == "-" and options.prompt == "-":
-        raise UsageError("Standard input cannot hold both the link and the prompt.", "Give the prompt after -p.")
+        raise UsageError(
+            "Standard input cannot hold both the link and the prompt.", "Give the prompt after -p."
+        )
     if options.session_id is not None and not CUSTOM_ID.fullmatch(options.session_id):
-        raise UsageError("A session id holds letters, digits, dots, dashes and underscores.", "Choose another id.")
+        raise UsageError(
+            "A session id holds letters, digits, dots, dashes and underscores.", "Choose another id."
+        )
 
 
 def read_prompt(options: argparse.Namespace) -> str | None:
-    """The prompt of a single turn, from -p, standard input or both; None for the line prompt."""
+    """The prompt of a single turn, from -p or standard input; None for the line prompt."""
     given = options.prompt
-    if options.source == "-" or (given is None and (options.source is not None or options.resume_interrupted)):
+    if options.source == "-" or (
+        given is None and (options.source is not None or options.resume_interrupted)
+    ):
         return given if given is None else _sayable(str(given))
     if given == "-":
         return _sayable(sys.stdin.read())
     if given is None:
         return None if sys.stdin.isatty() else _sayable(sys.stdin.read())
-    piped = _piped(sys.stdin)
-    return _sayable(f"{given}\n\n{piped}" if piped.strip() else str(given))
+    # Standard input is left alone: a caller's pipe may stay open for ever.
+    return _sayable(str(given))
 
 
 def _sayable(prompt: str) -> str:
     if not prompt.strip():
         raise UsageError("The prompt is empty.", 'Give one: atomic -p "…", or: printf %s … | atomic -p -')
     return prompt.rstrip("\n")
-
-
-def _piped(stream: TextIO) -> str:
-    """What a pipe or a file brings besides -p; nothing from a terminal or /dev/null."""
-    try:
-        kind = os.fstat(stream.fileno()).st_mode
-    except (OSError, ValueError):
-        return ""
-    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
-        return ""
-    if not select.select([stream], [], [], PATIENCE_SECONDS)[0]:
-        say("Waiting for the end of standard input; use </dev/null when it holds nothing.")
-    return stream.read()
 
 
 def _unsaved(options: argparse.Namespace, prompt: str | None) -> int:
@@ -129,7 +137,9 @@ def _unsaved(options: argparse.Namespace, prompt: str | None) -> int:
     return _one_turn(None, talk, options, prompt)
 
 
-def _one_turn(journal: Journal | None, talk: Conversation, options: argparse.Namespace, prompt: str | None) -> int:
+def _one_turn(
+    journal: Journal | None, talk: Conversation, options: argparse.Namespace, prompt: str | None
+) -> int:
     held = talk.claim(now_ms(), force=options.take_over)
     if held is not None:
         raise busy(held)

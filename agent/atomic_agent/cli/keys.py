@@ -7,40 +7,41 @@ import sys
 
 import msgspec
 
-from atomic_sessions.errors import NoKeyStoreError, UsageError
-
 from atomic_agent.cli.terminal import emit_json, say
 from atomic_agent.keys import sources
 from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
 from atomic_agent.locations import Home, home
 from atomic_agent.stores.journal import open_journal
 from atomic_agent.turns.choice import PROVIDERS, known
+from atomic_sessions.errors import NoKeyStoreError, UsageError
 
 PLACES = ("keyring", "passphrase")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    put = actions.add_parser("set", help="keep a provider's key, sealed on this machine")
-    put.add_argument("provider", help=", ".join(PROVIDERS))
-    put.add_argument("source", nargs="?", choices=["-"], help="read it from standard input; without, you are asked")
-    listing = actions.add_parser("list", help="which providers have a key; never the keys")
-    listing.add_argument("--json", action="store_true", help="one JSON object a provider")
-    actions.add_parser("remove", help="forget a provider's key").add_argument("provider")
-    use = actions.add_parser("use", help="where this machine keeps its own key")
-    use.add_argument("place", choices=PLACES)
+    parser.add_argument("action", choices=["set", "list", "remove", "use"])
+    parser.add_argument(
+        "name", nargs="?", default="", help=f"{', '.join(PROVIDERS)}; for use: {' or '.join(PLACES)}"
+    )
+    parser.add_argument("source", nargs="?", choices=["-"], help="for set: read the key from standard input")
+    parser.add_argument("--json", action="store_true", help="for list: one JSON object a provider")
 
 
 def run(options: argparse.Namespace) -> int:
     match options.action:
         case "set":
-            _set(known(options.provider).name, from_stdin=options.source == "-")
+            _set(known(options.name).name, from_stdin=options.source == "-")
         case "list":
             _list(as_json=options.json)
         case "remove":
-            _remove(known(options.provider).name)
+            _remove(known(options.name).name)
         case _:
-            use_place(home(), options.place)
+            if options.name not in PLACES:
+                raise UsageError(
+                    "Say where the key shall be kept.",
+                    "atomic keys use keyring, or: atomic keys use passphrase",
+                )
+            use_place(home(), options.name)
     return 0
 
 
@@ -50,7 +51,10 @@ def _set(provider: str, *, from_stdin: bool) -> None:
     elif sys.stdin.isatty():
         key = getpass.getpass(f"Key for {provider} (not shown): ").strip()
     else:
-        raise UsageError("There is no terminal to ask for the key.", f"Pass it on standard input: atomic keys set {provider} -")
+        raise UsageError(
+            "There is no terminal to ask for the key.",
+            f"Pass it on standard input: atomic keys set {provider} -",
+        )
     if not key or not key.isascii() or not key.isprintable():
         raise UsageError("That is no key: it is empty or holds characters that no key has.")
     with open_journal(home()) as journal:
@@ -92,14 +96,16 @@ def use_place(at: Home, place: str) -> None:
             raise
     if key is None and (at.cache.exists() or at.keystore.exists()):
         raise NoKeyStoreError(
-            "There is a cache here, but not its key.", "Name the key file (ATOMIC_KEY_FILE), or: atomic recovery restore FILE"
+            "There is a cache here, but not its key.",
+            "Name the key file (ATOMIC_KEY_FILE), or: atomic recovery restore FILE",
         )
     key = key or LocalKey(os.urandom(KEY_BYTES))
     if place == "keyring":
         sources.keep_in_keyring(at, key)
     else:
         sources.keep_under_passphrase(at, key, _new_passphrase())
-    say(f"This machine's key ({key.name}) is kept {'in the keyring' if place == 'keyring' else 'under your passphrase'}.")
+    where = "in the keyring" if place == "keyring" else "under your passphrase"
+    say(f"This machine's key ({key.name}) is kept {where}.")
     if sources.is_given():
         say("The environment names a key too (ATOMIC_KEY_FILE or the like); while it does, that one is used.")
 
@@ -108,6 +114,10 @@ def _new_passphrase() -> str:
     first = sources.ask_passphrase("New passphrase: ")
     if not first:
         raise UsageError("An empty passphrase protects nothing.")
-    if sys.stdin.isatty() and not os.environ.get("ATOMIC_PASSPHRASE_FD") and getpass.getpass("Once more: ") != first:
+    if (
+        sys.stdin.isatty()
+        and not os.environ.get("ATOMIC_PASSPHRASE_FD")
+        and getpass.getpass("Once more: ") != first
+    ):
         raise UsageError("The two passphrases differ; nothing was changed.")
     return first

@@ -7,9 +7,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from atomic_sessions.context import Settings
-from atomic_sessions.errors import AtomicError, UsageError
-
 from atomic_agent.cache import turns
 from atomic_agent.cache.open import transaction
 from atomic_agent.cli.answers import TextAnswer
@@ -21,6 +18,8 @@ from atomic_agent.turns import opening
 from atomic_agent.turns.choice import EFFORTS, Choice, known, save_picks
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.engine import Engine, no_key
+from atomic_sessions.context import Settings
+from atomic_sessions.errors import AtomicError, UsageError
 
 HELP = """/session          what is open        /name TEXT    name it
 /model ID         another model       /provider P   another provider      /effort LEVEL
@@ -75,7 +74,9 @@ class LinePrompt:
         held = self.talk.claim(now_ms(), force=self.options.take_over)
         while held is not None:
             since = age(held.since, now_ms())
-            say(f"Process {held.process.pid} on {one_line(held.process.host)} has been writing this session ({since}).")
+            say(
+                f"Process {held.process.pid} on {one_line(held.process.host)} has been writing this session ({since})."
+            )
             reply = self._ask("[r]ead only, go on in a [f]ork, [t]ake over, or Enter to leave: ")
             if reply == "t":
                 held = self.talk.claim(now_ms(), force=True)
@@ -212,7 +213,13 @@ class LinePrompt:
 
     def _say_session(self) -> None:
         talk = self.talk
-        place = "not saved" if talk.cache is None else "saved with its first answer" if talk.row is None else "saved"
+        place = (
+            "not saved"
+            if talk.cache is None
+            else "saved with its first answer"
+            if talk.row is None
+            else "saved"
+        )
         said = sum(node.view.decides for node in talk.path)
         say(f"{talk.facts.id} ({place}), {said} messages in the context, {one_line(talk.facts.cwd)}")
 

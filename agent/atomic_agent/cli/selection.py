@@ -8,10 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-from atomic_sessions.context import Settings
-from atomic_sessions.errors import BusyError, NotFoundError
-from atomic_sessions.ids import SessionKey, session_key
-
 from atomic_agent.cache import sessions as rows
 from atomic_agent.cache import turns
 from atomic_agent.cache.cache import Cache
@@ -24,6 +20,9 @@ from atomic_agent.stores.journal import Journal
 from atomic_agent.turns import opening
 from atomic_agent.turns.choice import Choice, choose, load_picks
 from atomic_agent.turns.conversation import AGENT, Conversation
+from atomic_sessions.context import Settings
+from atomic_sessions.errors import BusyError, NotFoundError
+from atomic_sessions.ids import SessionKey, session_key
 
 SELECTORS = ("go_on", "session", "session_id", "fork", "source")
 
@@ -82,15 +81,12 @@ def _exact(cache: Cache, session: str, project: str) -> rows.SessionRow | None:
 
 
 def imported(journal: Journal, source: str) -> rows.SessionRow:
-    from atomic_agent.publish.importing import import_file, import_link
+    from atomic_agent.publish.importing import import_file, import_link, is_link
 
     if source == "-":
         source = sys.stdin.read().strip()
-    row = (
-        import_link(journal, source)
-        if source.startswith(("http://", "https://"))
-        else import_file(journal, Path(source), str(Path.cwd()))
-    )
+    cwd = str(Path.cwd())
+    row = import_link(journal, source, cwd) if is_link(source) else import_file(journal, Path(source), cwd)
     say(f"Brought in '{one_line(row.label)[:60]}' ({row.messages} messages) as {row.id}.")
     return row
 
@@ -114,7 +110,9 @@ def _with_interrupted(
         talk.close()
         return opening.again(cache, found[-1], cwd, project, now)
     if options.prompt is not None or not sys.stdin.isatty():
-        say("A turn that was interrupted here waits; take it up with --resume-interrupted or --drop-interrupted.")
+        say(
+            "A turn that was interrupted here waits; take it up with --resume-interrupted or --drop-interrupted."
+        )
     return talk
 
 
@@ -124,7 +122,9 @@ def interrupted(
     """Turns a kill left behind: of this session, and for `atomic` and `atomic -c` of this project's
     sessions that never came to be. A single new turn (-p alone) has nothing to do with them."""
     plain = not any(getattr(options, name) for name in SELECTORS)
-    alone = plain and options.prompt is not None and not (options.resume_interrupted or options.drop_interrupted)
+    alone = (
+        plain and options.prompt is not None and not (options.resume_interrupted or options.drop_interrupted)
+    )
     if alone:
         return []
     return opening.interrupted(cache, talk.source, project if plain or options.go_on else None)

@@ -7,21 +7,27 @@ from pathlib import Path
 
 import msgspec
 
-from atomic_sessions.clock import iso
-from atomic_sessions.context import gather
-from atomic_sessions.entry import Block, Image, Node, Shell, Text, Thinking, ToolCall, ToolResult
-from atomic_sessions.errors import NotFoundError
-
 from atomic_agent.cache import entries, sessions
 from atomic_agent.cli.terminal import clip, emit_json, one_line, safe
 from atomic_agent.locations import home
 from atomic_agent.projects import display, project_of
 from atomic_agent.stores.journal import open_journal
 from atomic_agent.turns.history import History, load
+from atomic_sessions.clock import iso
+from atomic_sessions.context import gather
+from atomic_sessions.entry import Block, Image, Node, Shell, Text, Thinking, ToolCall, ToolResult
+from atomic_sessions.errors import NotFoundError
 
 TOOL_COLUMNS = 100
 RESULT_LINES = 3
-NAMES = {"user": "You", "assistant": "Assistant", "custom": "Note", "summary": "Summary", "bash": "Shell", "system": "System"}
+NAMES = {
+    "user": "You",
+    "assistant": "Assistant",
+    "custom": "Note",
+    "summary": "Summary",
+    "bash": "Shell",
+    "system": "System",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,14 +40,18 @@ def run(options: argparse.Namespace) -> int:
     with open_journal(home()) as journal:
         row = sessions.find(journal.cache, options.id, project_of(str(Path.cwd())))
         if options.branch is not None and entries.one(journal.cache, row.key, options.branch) is None:
-            raise NotFoundError(f"There is no entry '{options.branch[:64]}' in this session.", "See: atomic show --json ID")
+            raise NotFoundError(
+                f"There is no entry '{options.branch[:64]}' in this session.", "See: atomic show --json ID"
+            )
         history = load(journal.cache, row, options.branch, whole=True)
     if options.json:
         for node in history.path:
             emit_json(_as_json(node))
         return 0
     print(f"{one_line(row.label)}")
-    print(f"{row.id} · {row.agent} · {one_line(display(row.project))} · {row.messages} messages · {iso(row.created_at)}")
+    print(
+        f"{row.id} · {row.agent} · {one_line(display(row.project))} · {row.messages} messages · {iso(row.created_at)}"
+    )
     for line in transcript(history):
         print(line)
     return 0

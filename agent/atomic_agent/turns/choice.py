@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from atomic_sessions.context import Settings
-from atomic_sessions.errors import ProviderError, UsageError
-
 from atomic_agent.cache.cache import Cache
 from atomic_agent.turns.providers.port import Endpoint, Protocol
+from atomic_sessions.context import Settings
+from atomic_sessions.errors import ProviderError, UsageError
 
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 ZEN_MODEL = "OPENCODE_ZEN_MODEL"
@@ -33,7 +32,12 @@ class Provider(Struct, frozen=True):
 
 PROVIDERS = {
     "zen": Provider(
-        "zen", "openai-chat", "OPENCODE_API_KEY", "OPENCODE_ZEN_BASE_URL", "https://opencode.ai/zen/v1", "big-pickle"
+        "zen",
+        "openai-chat",
+        "OPENCODE_API_KEY",
+        "OPENCODE_ZEN_BASE_URL",
+        "https://opencode.ai/zen/v1",
+        "big-pickle",
     ),
     "openai": Provider(
         "openai", "openai-chat", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "gpt-5.5"
@@ -131,7 +135,8 @@ def _explicit(provider: Provider, environ: Mapping[str, str], keys: Keys) -> End
     endpoint = endpoint_of(provider, environ, keys)
     if endpoint is None:
         raise ProviderError(
-            f"There is no key for {provider.name}.", f"Set {provider.key_name}, or: atomic keys set {provider.name}"
+            f"There is no key for {provider.name}.",
+            f"Set {provider.key_name}, or: atomic keys set {provider.name}",
         )
     return endpoint
 
@@ -148,7 +153,9 @@ def endpoint_of(provider: Provider, environ: Mapping[str, str], keys: Keys) -> E
         )
     url = environ.get(provider.url_name) or provider.url
     if not url.startswith(("http://", "https://")):
-        raise ProviderError(f"{provider.url_name} is not an http address.", f"Set it to something like {provider.url}.")
+        raise ProviderError(
+            f"{provider.url_name} is not an http address.", f"Set it to something like {provider.url}."
+        )
     return Endpoint(provider.name, provider.protocol, url, key, provider.key_name, provider.url_name)
 
 

@@ -9,6 +9,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from atomic_agent.cache import claims, entries, sessions, turns
+from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.open import transaction
+from atomic_agent.cache.turns import Answered, Begun
+from atomic_agent.turns.choice import save_picks
+from atomic_agent.turns.history import History, reader
 from atomic_sessions import compose
 from atomic_sessions.clock import stamp
 from atomic_sessions.context import Settings, settings
@@ -16,13 +22,6 @@ from atomic_sessions.entry import Entry, Facts, Node
 from atomic_sessions.errors import NotFoundError
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import SessionKey
-
-from atomic_agent.cache import claims, entries, sessions, turns
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.open import transaction
-from atomic_agent.cache.turns import Answered, Begun
-from atomic_agent.turns.choice import save_picks
-from atomic_agent.turns.history import History, reader
 
 AGENT = "atomic"
 _VIEW = reader(AGENT)
@@ -41,7 +40,9 @@ class Conversation:
     not in the cache yet: what was taken over, and turns a failing disk would not take (`owes`).
     """
 
-    def __init__(self, cache: Cache | None, facts: Facts, history: History, *, row: sessions.SessionRow | None) -> None:
+    def __init__(
+        self, cache: Cache | None, facts: Facts, history: History, *, row: sessions.SessionRow | None
+    ) -> None:
         self.cache = cache
         self.facts = facts
         self.row = row.key if row is not None else None
@@ -186,15 +187,23 @@ class Draft:
 
     def _taken(self, identity: str) -> bool:
         talk = self._talk
-        if any(e.id == identity for e in (*self.entries, *talk.unsaved)) or any(n.id == identity for n in talk.path):
+        if any(e.id == identity for e in (*self.entries, *talk.unsaved)) or any(
+            n.id == identity for n in talk.path
+        ):
             return True
-        return talk.cache is not None and talk.row is not None and entries.one(talk.cache, talk.row, identity) is not None
+        return (
+            talk.cache is not None
+            and talk.row is not None
+            and entries.one(talk.cache, talk.row, identity) is not None
+        )
 
 
 def enter(cache: Cache, facts: Facts, lines: list[Entry]) -> int:
     """Put entries at the end of a session, making it if it is new; call inside a transaction."""
     if sessions.is_deleted(cache, SessionKey(facts.agent, facts.id, facts.scope)):
-        raise NotFoundError("The session was deleted meanwhile; the turn was not saved.", "Begin a new one: atomic")
+        raise NotFoundError(
+            "The session was deleted meanwhile; the turn was not saved.", "Begin a new one: atomic"
+        )
     key = sessions.ensure(cache, facts)
     first = sessions.get(cache, key).next_pos
     placed = [msgspec.structs.replace(line, pos=first + i) for i, line in enumerate(lines)]

@@ -9,13 +9,12 @@ import hashlib
 import msgspec
 from msgspec import Raw
 
+from atomic_agent.turns.history import History
 from atomic_sessions import compose
 from atomic_sessions.context import boundary, gather
 from atomic_sessions.entry import Entry, Node, ToolCall, ToolResult, Usage, View
 from atomic_sessions.formats import pi
 from atomic_sessions.formats.upgrade import encode, members
-
-from atomic_agent.turns.history import History
 
 STOPS = {
     "end_turn": "stop",

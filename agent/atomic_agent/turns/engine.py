@@ -8,18 +8,17 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from atomic_agent.turns.choice import PROVIDERS, Choice
+from atomic_agent.turns.conversation import Conversation
+from atomic_agent.turns.providers.port import Done, Event, Notice, Request, Stream, opened
 from atomic_sessions import compose, context
 from atomic_sessions.entry import Text, Usage
 from atomic_sessions.errors import ProviderError, StoreWriteError
 
-from atomic_agent.turns.choice import PROVIDERS, Choice
-from atomic_agent.turns.conversation import Conversation
-from atomic_agent.turns.providers.port import Done, Event, Notice, Request, Stream, opened
-
 Tell = Callable[[Event], None]
 Clock = Callable[[], int]
 
-NOT_SAVED = "going on in memory; the turn is saved as soon as the disk takes it."
+NOT_SAVED = "The conversation goes on in memory and is saved with the next turn that the disk takes."
 
 
 class Turn(Struct, frozen=True):
@@ -84,6 +83,7 @@ class Engine:
         )
         self._on_disk(lambda: talk.answered(answer))
         self._on_disk(lambda: talk.complete(draft, choice.settings, after))
+        self._said = talk.owes
         text = "".join(block.text for block in done.blocks if isinstance(block, Text))
         return Turn(text, answer.id, choice.provider, choice.model, done.usage, done.stop)
 
@@ -104,9 +104,7 @@ class Engine:
                 raise
             if not self._said:
                 self._said = True
-                self._tell(Notice(f"{error.message} {error.mend} Until then: {NOT_SAVED}"))
-        else:
-            self._said = self._said and self.talk.owes
+                self._tell(Notice(f"{error.message} {NOT_SAVED}"))
 
 
 def no_key() -> ProviderError:

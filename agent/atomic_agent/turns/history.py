@@ -7,15 +7,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from atomic_sessions.context import Settings, is_boundary, settings
-from atomic_sessions.entry import Entry, Node, ToolResult, View
-from atomic_sessions.formats import pi
-from atomic_sessions.formats.agents import viewer
-
 from atomic_agent.cache import entries
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.leaf import leaf as leaf_of
 from atomic_agent.cache.sessions import SessionRow
+from atomic_sessions.context import Settings, is_boundary, settings
+from atomic_sessions.entry import Entry, Node, ToolResult, View
+from atomic_sessions.formats import pi
+from atomic_sessions.formats.agents import viewer
 
 
 class History(Struct, frozen=True):

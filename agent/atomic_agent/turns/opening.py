@@ -5,11 +5,6 @@ Writes only what a dead process had completed (`settle`); everything else waits 
 
 import secrets
 
-from atomic_sessions import compose
-from atomic_sessions.context import Settings, settings
-from atomic_sessions.entry import Facts
-from atomic_sessions.ids import SessionKey, session_key
-
 from atomic_agent.cache import claims, sessions, turns
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
@@ -17,6 +12,10 @@ from atomic_agent.cache.turns import PendingTurn
 from atomic_agent.turns.conversation import AGENT, Conversation, enter, node
 from atomic_agent.turns.derive import derive
 from atomic_agent.turns.history import History, load
+from atomic_sessions import compose
+from atomic_sessions.context import Settings, settings
+from atomic_sessions.entry import Facts
+from atomic_sessions.ids import SessionKey, session_key
 
 
 def settle(cache: Cache) -> int:
@@ -38,13 +37,14 @@ def _is_dead(cache: Cache, turn: PendingTurn) -> bool:
     return sessions.is_deleted(cache, SessionKey(facts.agent, facts.id, facts.scope))
 
 
-def interrupted(cache: Cache, source: int, project: str) -> list[PendingTurn]:
-    """Unfinished turns that no living process is making: of this row, and of sessions of this project that
-    never came to be."""
+def interrupted(cache: Cache, source: int, project: str | None) -> list[PendingTurn]:
+    """Unfinished turns that no living process is making: of this row, and with `project` of its sessions
+    that never came to be."""
     me = claims.myself()
     found = turns.pending(cache, session=source) if source else []
-    found += turns.pending(cache, session=0, project=project)
-    return [turn for turn in found if not turn.complete and claims.holder(cache, turn.name, me) is None]
+    found += turns.pending(cache, session=0, project=project) if project is not None else []
+    left = [turn for turn in found if not turn.complete and claims.holder(cache, turn.name, me) is None]
+    return sorted(left, key=lambda turn: turn.begun.at)
 
 
 def fresh(cache: Cache | None, cwd: str, project: str, now: int, *, session: str = "") -> Conversation:
@@ -52,7 +52,9 @@ def fresh(cache: Cache | None, cwd: str, project: str, now: int, *, session: str
     return Conversation(cache, _facts(cwd, project, now, session=session), _nothing(), row=None)
 
 
-def resume(cache: Cache, row: sessions.SessionRow, cwd: str, project: str, now: int, *, fork: bool = False) -> Conversation:
+def resume(
+    cache: Cache, row: sessions.SessionRow, cwd: str, project: str, now: int, *, fork: bool = False
+) -> Conversation:
     """Go on with a session; one of another agent, or a fork, goes on in a new session."""
     if row.agent == AGENT and not fork:
         return Conversation(cache, row.facts, load(cache, row), row=row)
@@ -90,4 +92,4 @@ def _facts(cwd: str, project: str, now: int, *, session: str = "", parent: str =
     identity = session or compose.session_id(now, secrets.token_bytes(10))
     key = session_key(AGENT, identity, project)
     header = compose.header(identity, now, cwd, project=project, parent=parent)
-    return Facts(AGENT, identity, key.scope, cwd, project, now, parent, False, header)
+    return Facts(AGENT, identity, key.scope, cwd, project, now, parent, header=header)

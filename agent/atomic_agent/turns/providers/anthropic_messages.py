@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 import httpx2  # the library's transport; its errors come through in mid-stream
 
-from atomic_sessions.context import ContextMessage, alternating
-from atomic_sessions.entry import Block, Image, Text, Thinking, ToolCall, ToolResult, Usage
-
 from atomic_agent.turns.providers.failures import Refused, retrying
 from atomic_agent.turns.providers.port import (
     CONNECT_SECONDS,
@@ -26,6 +23,8 @@ from atomic_agent.turns.providers.port import (
     TextDelta,
     ThinkingDelta,
 )
+from atomic_sessions.entry import Block, Image, Text, Thinking, ToolCall, ToolResult, Usage
+from atomic_sessions.pairing import ContextMessage, alternating
 
 if TYPE_CHECKING:
     from anthropic.types import RawMessageStreamEvent
@@ -65,16 +64,19 @@ def _attempt(request: Request) -> Iterator[Event]:
     history: Any = messages(request.messages)  # a union of TypedDicts
     answer = _Answer(request.model)
     try:
-        with client, client.messages.create(
-            model=request.model,
-            max_tokens=MAX_TOKENS,
-            messages=history,
-            stream=True,
-            thinking=thinking,
-            output_config=output_config,
-            tools=tools,
-            tool_choice=tool_choice,
-        ) as events:
+        with (
+            client,
+            client.messages.create(
+                model=request.model,
+                max_tokens=MAX_TOKENS,
+                messages=history,
+                stream=True,
+                thinking=thinking,
+                output_config=output_config,
+                tools=tools,
+                tool_choice=tool_choice,
+            ) as events,
+        ):
             html = "html" in events.response.headers.get("content-type", "")
             for event in events:
                 yield from answer.take(event)
@@ -186,7 +188,9 @@ class _Answer:
                 case "redacted_thinking":
                     blocks.append(Thinking("", part.get("data", ""), redacted=True))
                 case "tool_use":
-                    blocks.append(ToolCall(part.get("id", ""), part.get("name", ""), part.get("input") or "{}"))
+                    blocks.append(
+                        ToolCall(part.get("id", ""), part.get("name", ""), part.get("input") or "{}")
+                    )
                 case _:
                     pass
         return Done(tuple(blocks), self._usage, STOPS.get(self._stop, "stop"), self._model, self._id)
@@ -216,10 +220,20 @@ def _block(block: Block) -> dict[str, Any]:  # JSON
                 return {"type": "redacted_thinking", "data": block.signature}
             return {"type": "thinking", "thinking": block.text, "signature": block.signature}
         case ToolCall():
-            return {"type": "tool_use", "id": block.id, "name": tool_name(block.name), "input": _input(block.arguments)}
+            return {
+                "type": "tool_use",
+                "id": block.id,
+                "name": tool_name(block.name),
+                "input": _input(block.arguments),
+            }
         case ToolResult():
             content = [_block(part) for part in block.content]
-            return {"type": "tool_result", "tool_use_id": block.call, "content": content, "is_error": block.is_error}
+            return {
+                "type": "tool_result",
+                "tool_use_id": block.call,
+                "content": content,
+                "is_error": block.is_error,
+            }
     return {"type": "text", "text": "(left out)"}
 
 

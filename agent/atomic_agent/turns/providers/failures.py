@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 
-from atomic_sessions.errors import ProviderError
-
 from atomic_agent.turns.providers.port import (
     MAX_RETRIES,
     MAX_RETRY_SECONDS,
@@ -20,6 +18,7 @@ from atomic_agent.turns.providers.port import (
     Notice,
     Request,
 )
+from atomic_sessions.errors import ProviderError
 
 _CODE = re.compile(r"[a-z][a-z0-9_.]{1,48}")
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
@@ -68,7 +67,9 @@ def retrying(request: Request, attempt: Callable[[], Iterator[Event]]) -> Iterat
                 raise explain(request, refused, spoken=spoken) from None
             tries += 1
             reason = f"answered {refused.status}" if refused.status else "did not answer"
-            yield Notice(f"{request.endpoint.provider} {reason}; trying again in {wait:.0f} s ({tries} of {MAX_RETRIES}).")
+            yield Notice(
+                f"{request.endpoint.provider} {reason}; trying again in {wait:.0f} s ({tries} of {MAX_RETRIES})."
+            )
             time.sleep(wait)
 
 
@@ -96,7 +97,9 @@ def explain(request: Request, refused: Refused, *, spoken: bool) -> ProviderErro
         case 401 | 403:
             return ProviderError(f"{at.provider} refuses the key{detail}.", set_key(at), status=status)
         case 402:
-            return ProviderError(f"{at.provider} asks for payment{detail}.", "Check the account's balance.", status=status)
+            return ProviderError(
+                f"{at.provider} asks for payment{detail}.", "Check the account's balance.", status=status
+            )
         case 404:
             mend = f"Check --model and {at.url_name}."
             return ProviderError(
@@ -107,7 +110,9 @@ def explain(request: Request, refused: Refused, *, spoken: bool) -> ProviderErro
             return ProviderError("The conversation is too long for this model.", mend, status=status)
         case 429:
             when = f"; it asks to wait {refused.after:.0f} s" if refused.after else ""
-            return ProviderError(f"{at.provider} takes no more requests now{detail}{when}.", again, status=status)
+            return ProviderError(
+                f"{at.provider} takes no more requests now{detail}{when}.", again, status=status
+            )
     if status >= 500:
         return ProviderError(f"{at.provider} failed with {status}{detail}.", again, status=status)
     mend = "Check --model and --effort, or begin a new session if the conversation has become too long."
@@ -130,5 +135,7 @@ def _check_address(at: Endpoint) -> str:
 
 def _wrong_address(at: Endpoint, status: int) -> ProviderError:
     return ProviderError(
-        f"What answers at {address(at)} does not speak the protocol of {at.provider}.", f"Check {at.url_name}.", status=status
+        f"What answers at {address(at)} does not speak the protocol of {at.provider}.",
+        f"Check {at.url_name}.",
+        status=status,
     )

@@ -4,14 +4,10 @@ Knows nothing of sessions; retries are `failures.retrying`'s, visible ones.
 """
 
 import json
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import openai
-
-from atomic_sessions.context import ContextMessage, alternating
-from atomic_sessions.entry import Block, Image, Text, Thinking, ToolCall, ToolResult, Usage
 
 from atomic_agent.turns.providers.failures import Refused, retrying
 from atomic_agent.turns.providers.port import (
@@ -23,14 +19,19 @@ from atomic_agent.turns.providers.port import (
     TextDelta,
     ThinkingDelta,
 )
+from atomic_sessions.entry import Block, Image, Text, Thinking, ToolCall, ToolResult, Usage
+from atomic_sessions.pairing import ContextMessage, alternating
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionChunk
 
-# OPENAI_LOG=debug would print whole requests (A6).
-logging.getLogger("openai").setLevel(logging.CRITICAL)
-
-STOPS = {"stop": "stop", "length": "length", "tool_calls": "toolUse", "function_call": "toolUse", "content_filter": "error"}
+STOPS = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "toolUse",
+    "function_call": "toolUse",
+    "content_filter": "error",
+}
 OMITTED_IMAGE = "(The tool's result also held an image, which follows.)"
 
 
@@ -47,17 +48,22 @@ def _attempt(request: Request) -> Iterator[Event]:
         max_retries=0,
         timeout=openai.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
     )
-    effort: Any = "none" if request.effort == "off" else request.effort or openai.omit  # a Literal of the library
+    effort: Any = (
+        "none" if request.effort == "off" else request.effort or openai.omit
+    )  # a Literal of the library
     history: Any = messages(request.messages)  # a union of TypedDicts
     answer = _Answer(request.model)
     try:
-        with client, client.chat.completions.create(
-            model=request.model,
-            messages=history,
-            reasoning_effort=effort,
-            stream=True,
-            stream_options={"include_usage": True},
-        ) as chunks:
+        with (
+            client,
+            client.chat.completions.create(
+                model=request.model,
+                messages=history,
+                reasoning_effort=effort,
+                stream=True,
+                stream_options={"include_usage": True},
+            ) as chunks,
+        ):
             html = "html" in chunks.response.headers.get("content-type", "")
             for chunk in chunks:
                 yield from answer.take(chunk)
@@ -75,7 +81,12 @@ def _refused(error: "openai.APIStatusError") -> Refused:
     headers = error.response.headers
     html = "html" in headers.get("content-type", "")
     code = error.code or error.type
-    return Refused(error.status_code, after=headers.get("retry-after", ""), code=code, html=html and error.status_code < 500)
+    return Refused(
+        error.status_code,
+        after=headers.get("retry-after", ""),
+        code=code,
+        html=html and error.status_code < 500,
+    )
 
 
 class _Answer:

@@ -9,8 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from atomic_sessions.context import ContextMessage
 from atomic_sessions.entry import Block, Usage
+from atomic_sessions.pairing import ContextMessage
 
 Protocol = Literal["openai-chat", "anthropic-messages"]
 
