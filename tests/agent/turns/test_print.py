@@ -90,6 +90,7 @@ def test_the_prompt_from_standard_input(machine: Machine) -> None:
     assert process.stdin is not None
     assert process.wait(30) == 0
     process.stdin.close()
+    process.stdin = None
     process.communicate()
     assert machine.provider.requests[-1].prompt == "look at"
 
