@@ -3,8 +3,6 @@
 import platform
 import secrets
 
-import msgspec
-
 from atomic_agent.account.device import (
     kit,
     new_device,
@@ -110,10 +108,7 @@ def enter(
     start_over(journal, mine)
     kept = Token(token.token, token.expires_at)
     # A kit that was saved before knows nothing of this account.
-    content = msgspec.structs.replace(
-        journal.reload(), membership=mine, token=kept, offer=None, recovery_saved=False
-    )
-    journal.keep(content)
+    journal.change(membership=mine, token=kept, offer=None, recovery_saved=False)
     return mine
 
 
@@ -130,5 +125,4 @@ def start_over(journal: Journal, mine: Membership) -> None:
 
 def leave(journal: Journal) -> None:
     """Forget the account on this machine; its sessions stay in the cache."""
-    content = msgspec.structs.replace(journal.secrets, membership=None, token=None, offer=None)
-    journal.keep(content)
+    journal.change(membership=None, token=None, offer=None)

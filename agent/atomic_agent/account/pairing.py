@@ -140,7 +140,7 @@ def offer(journal: Journal, now: int) -> tuple[str, bytes]:
     with connect(journal, lambda: now) as client:
         client.mailbox_post(mailbox_of(secret), wire.MailboxPost("offer", commitment), auth=True)
     pending = PairingOffer(mine.url, secret, reveal, now + wire.MAILBOX_SECONDS * 1000)
-    journal.keep(msgspec.structs.replace(journal.reload(), offer=pending))
+    journal.change(offer=pending)
     return string_of(secret), _pack(secret, "reveal", reveal)
 
 
@@ -218,7 +218,7 @@ def _give_up(journal: Journal, client: Client, pending: PairingOffer) -> None:
 
 def _forget(journal: Journal, pending: PairingOffer) -> None:
     _seen_path(journal, pending.secret).unlink(missing_ok=True)
-    journal.keep(msgspec.structs.replace(journal.reload(), offer=None))
+    journal.change(offer=None)
 
 
 def _seen_path(journal: Journal, secret: bytes) -> Path:

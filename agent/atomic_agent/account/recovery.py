@@ -56,7 +56,7 @@ def save(journal: Journal, path: Path, now: int) -> None:
     if mine is not None:
         _enlist(journal, mine, secret, now)
     private_files.write(path, _text(secret, mine).encode())
-    journal.keep(msgspec.structs.replace(journal.reload(), recovery_saved=True))
+    journal.change(recovery_saved=True)
 
 
 def _enlist(journal: Journal, mine: Membership, secret: bytes, now: int) -> None:

@@ -5,8 +5,6 @@ import getpass
 import os
 import sys
 
-import msgspec
-
 from atomic_agent.cli.terminal import emit_json, say
 from atomic_agent.keys import sources
 from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
@@ -59,7 +57,7 @@ def _set(provider: str, *, from_stdin: bool) -> None:
         raise UsageError("That is no key: it is empty or holds characters that no key has.")
     with open_journal(home()) as journal:
         keys = {**journal.secrets.provider_keys, provider: key}
-        journal.keep(msgspec.structs.replace(journal.secrets, provider_keys=keys))
+        journal.change(provider_keys=keys)
     say(f"The key for {provider} is kept, sealed on this machine.")
 
 
@@ -81,7 +79,7 @@ def _remove(provider: str) -> None:
         if keys.pop(provider, None) is None:
             say(f"No key for {provider} is kept here.")
             return
-        journal.keep(msgspec.structs.replace(journal.secrets, provider_keys=keys))
+        journal.change(provider_keys=keys)
     say(f"The key for {provider} is forgotten.")
 
 

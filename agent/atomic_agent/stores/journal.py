@@ -13,9 +13,11 @@ from atomic_agent.keys import keystore, sources
 from atomic_agent.keys.keystore import Secrets
 from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
 from atomic_agent.locations import Home
-from atomic_sessions.errors import KeyMissingError
+from atomic_agent.locks import LockedError, exclusive
+from atomic_sessions.errors import BusyError, KeyMissingError
 from atomic_sessions.seal import open_small, seal_small
 
+LOCK_SECONDS = 10.0
 RECOVERY_LABEL = b"atomic1/recovery-local"
 
 
@@ -36,9 +38,15 @@ class Journal:
             self._secrets = keystore.load(self.home, self.key)
         return self._secrets
 
-    def keep(self, content: Secrets) -> None:
-        """Save changed secrets."""
-        keystore.save(self.home, self.key, content)
+    def change(self, **members: object) -> None:
+        """Save some members of the secrets, the others as another process may have left them."""
+        private_files.make_folder(self.home.keys)
+        try:
+            with exclusive(self.home.keys / "lock", LOCK_SECONDS):
+                content = msgspec.structs.replace(keystore.load(self.home, self.key), **members)
+                keystore.save(self.home, self.key, content)
+        except LockedError:
+            raise BusyError("Another process holds the keystore.", "Try again in a moment.") from None
         self._secrets = content
 
     def reload(self) -> Secrets:

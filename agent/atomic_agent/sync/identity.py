@@ -42,8 +42,7 @@ def connect(journal: Journal, now: Callable[[], int], *, timeout: float = 30.0) 
 
     def renew(client: Client) -> wire.Token:
         token = sign_in(client, mine.account, mine.device.id, mine.device.sign_key)
-        content = msgspec.structs.replace(journal.reload(), token=Token(token.token, token.expires_at))
-        journal.keep(content)
+        journal.change(token=Token(token.token, token.expires_at))
         return token
 
     fresh = kept is not None and kept.expires_at > now() + 60_000
@@ -68,7 +67,7 @@ def trusted_ledger(journal: Journal, client: Devices) -> Ledger:
         )
     if found.size != mine.ledger_size:
         moved = msgspec.structs.replace(mine, ledger_head=found.head, ledger_size=found.size)
-        journal.keep(msgspec.structs.replace(journal.reload(), membership=moved))
+        journal.change(membership=moved)
     machines.remember(journal.cache, names(found, mine), mine.device.id)
     return found
 

@@ -3,7 +3,6 @@
 A lock lets one process sync at a time. Errors leave the outbox and the cursor as they were.
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from atomic_agent.cache import entries, outbox, sessions
 from atomic_agent.cache.open import transaction
+from atomic_agent.locks import LockedError, exclusive
 from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.identity import connect, membership, trusted_ledger
 from atomic_agent.sync.pulling import CURSOR, Pulled, Puller
@@ -76,7 +76,7 @@ def synchronise(
     ServiceRefusedError, SealError (the device list) or BusyError."""
     membership(journal)
     done = Synced()
-    with exclusive(journal, lock_seconds), connect(journal, now, timeout=timeout) as client:
+    with alone(journal, lock_seconds), connect(journal, now, timeout=timeout) as client:
         exchange(journal, client, done, now, progress)
     return done
 
@@ -95,23 +95,13 @@ def exchange(
 
 
 @contextmanager
-def exclusive(journal: Journal, seconds: float) -> Iterator[None]:
+def alone(journal: Journal, seconds: float) -> Iterator[None]:
     """Hold the sync lock of this home; BusyError when another process keeps it longer than that."""
-    path = journal.home.cache.with_name("sync.lock")
-    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    deadline = time.monotonic() + seconds
     try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise BusyError("Another process is syncing.", "It does this one's work too.") from None
-                time.sleep(0.05)
-        yield
-    finally:
-        os.close(handle)
+        with exclusive(journal.home.cache.with_name("sync.lock"), seconds):
+            yield
+    except LockedError:
+        raise BusyError("Another process is syncing.", "It does this one's work too.") from None
 
 
 def _send(journal: Journal, client: Log, done: Synced, progress: Progress) -> bool:

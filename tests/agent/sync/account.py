@@ -4,8 +4,6 @@ import json
 import secrets
 from pathlib import Path
 
-import msgspec
-
 from agent.sync.memory_log import MemoryLog
 from atomic_agent.account.device import new_device, public_kem_key, public_sign_key, statement
 from atomic_agent.account.login import start_over
@@ -55,7 +53,7 @@ class Node:
             trusted.size,
         )
         start_over(self.journal, mine)
-        self.journal.keep(msgspec.structs.replace(self.journal.secrets, membership=mine))
+        self.journal.change(membership=mine)
 
     def say(self, text: str, session: str = SESSION) -> str:
         """Append one message at the leaf, as a turn does."""
