@@ -2,9 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import TIMES
 
 from atomic_sessions.clock import MAX_SKEW_MS, iso, parse_time, stamp
+from strategies import TIMES
 
 
 @given(st.integers(0, 253_402_300_799_999))

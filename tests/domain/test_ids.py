@@ -22,7 +22,9 @@ def test_one_remote_has_one_key(url: str) -> None:
     assert remote_key(url) == "git.example.com/team/Repo"
 
 
-@pytest.mark.parametrize("url", ["/srv/repo.git", "../repo", "file:///srv/repo", "C:/repo", "", "https://host"])
+@pytest.mark.parametrize(
+    "url", ["/srv/repo.git", "../repo", "file:///srv/repo", "C:/repo", "", "https://host"]
+)
 def test_a_local_path_is_no_project_key(url: str) -> None:
     """A path means nothing on another machine."""
     assert remote_key(url) is None

@@ -1,10 +1,10 @@
 """Union of copies: the laws that let machines agree."""
 
 from hypothesis import given
-from strategies import clashing, forests
 
 from atomic_sessions.entry import Entry
 from atomic_sessions.merge import canonical, clashing_id, union
+from strategies import clashing, forests
 
 
 @given(clashing())

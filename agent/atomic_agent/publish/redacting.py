@@ -51,9 +51,12 @@ def fit(cache: Cache, row: sessions.SessionRow, now: int) -> Fit:
     left_out = 0
     for entry in lines_of(cache, row):
         kept: Entry | None = entry
-        if not publishable(view(entry.raw)):
+        said = view(entry.raw)
+        if not publishable(said):
             left_out += 1
             kept = withheld(entry)
+        elif said.kind == "compaction":
+            kept = _without_prompt(entry)
         if kept is not None:
             found.append(work.entry(kept))
     facts = _facts(row.facts, work)
@@ -75,6 +78,16 @@ def _facts(facts: Facts, work: Redactor) -> Facts:
     header = work.entry(Entry("header", None, 0, 0, _placeless(facts.header))).raw if facts.header else b""
     parent = "" if "/" in facts.parent or "\\" in facts.parent else facts.parent
     return msgspec.structs.replace(facts, cwd="", project="", scope="", parent=parent, header=header)
+
+
+def _without_prompt(entry: Entry) -> Entry:
+    """A compaction without the system prompt that pi repeats in it."""
+    parts = members(entry.raw)
+    if parts is None or "systemMessage" not in parts:
+        return entry
+    return msgspec.structs.replace(
+        entry, raw=encode({k: v for k, v in parts.items() if k != "systemMessage"})
+    )
 
 
 def _placeless(header: bytes) -> bytes:

@@ -59,7 +59,7 @@ class Scanner:
         """The entry of the next line and what it says."""
         state = self.state
         view = self._view(raw)
-        if state.linear is None:
+        if state.linear is None and view.kind != "damaged":
             state.linear = self._linear_format and view.kind == "session" and _is_format_1(raw)
         loose = view.id is None or view.kind == "session"
         if not loose and view.id is not None:

@@ -60,22 +60,23 @@ def draw(node: Node, plan: Outline, label: str, before: str) -> Drawn:
     if view.kind != "message" and not view.blocks:
         return Drawn(_event(node, label), quiet=True)
     body = _body(node, plan)
-    if not body and node.view.blocks and all((node.id, i) in plan.absorbed for i in range(len(view.blocks))):
+    if not body and view.blocks and all((node.id, i) in plan.absorbed for i in range(len(view.blocks))):
         return _NOTHING
     return _article(node, "".join(body), label, before)
 
 
 def _article(node: Node, body: str, label: str, before: str) -> Drawn:
     view = node.view
-    speaker = view.role or "other"
+    speaker = {"tool": "result", "": "other"}.get(view.role, view.role)
     if view.role == "user" and not view.typed:
         speaker = "custom"
-    who = "Injected" if speaker == "custom" and view.role == "user" else _WHO[view.role]
+    who = "Injected" if speaker == "custom" and not view.text else _WHO[view.role]
     if view.role == "assistant" and speaker == before and not label:
         head = _time(node)
         again = " again"
     else:
-        head = f"<header><b>{who}</b>{_label(label)}{_time(node)}</header>"
+        kind = f" <small>{escape(line(view.text, 80))}</small>" if speaker == "custom" and view.text else ""
+        head = f"<header><b>{who}</b>{kind}{_label(label)}{_time(node)}</header>"
         again = ""
     ends = _ending(view)
     if not body and not ends:
@@ -85,19 +86,21 @@ def _article(node: Node, body: str, label: str, before: str) -> Drawn:
     attribute = f'"{speaker}{again}"' if again else speaker
     spoken = speaker in {"user", "assistant", "bash"}
     return Drawn(
-        f'<article class={attribute} id="{anchor(node.id)}">{head}{body}{ends}</article>', spoken=spoken, speaker=speaker
+        f'<article class={attribute} id="{anchor(node.id)}">{head}{body}{ends}</article>',
+        spoken=spoken,
+        speaker=speaker,
     )
 
 
 def _body(node: Node, plan: Outline) -> list[str]:
     out: list[str] = []
+    if node.view.error and node.view.error == node.view.spoken():
+        return out
     for index, block in enumerate(node.view.blocks):
         if isinstance(block, ToolCall):
             out.append(tool(block, plan.answers.get((node.id, index))))
         elif (node.id, index) not in plan.absorbed:
             out.append(_block(block))
-    if not node.view.blocks and node.view.text:
-        out.append(_text(node.view.text))
     return [piece for piece in out if piece]
 
 
@@ -112,7 +115,8 @@ def _block(block: Block) -> str:
         case ToolResult():
             status = "bad" if block.is_error else "ok"
             name = escape(line(block.name, 120)) or "Tool"
-            return f"<div class='tool {status}'><p class=th><b>{name}</b> <span>result</span></p>{returned(block)}</div>"
+            head = f"<p class=th><b>{name}</b> <span>result</span></p>"
+            return f'<div class="tool {status}">{head}{returned(block)}</div>'
         case Shell():
             return _shell(block)
         case _:
@@ -135,9 +139,7 @@ def _shell(block: Shell) -> str:
     status = "bad" if state else "ok"
     output = folded(block.output) if block.output.strip() else ""
     tail = f"<p class=no>{state}</p>" if state else ""
-    return (
-        f"<div class='tool {status}'><p class=th><b>$</b></p>{folded(block.command, 12, 'cmd')}{output}{tail}</div>"
-    )
+    return f"<div class='tool {status}'>{folded(block.command, 12, 'cmd')}{output}{tail}</div>"
 
 
 def _ending(view: View) -> str:
@@ -155,7 +157,8 @@ def _ending(view: View) -> str:
 def _summary(node: Node, label: str) -> str:
     view = node.view
     title = _SUMMARIES.get(view.kind, "Summary")
-    text = "\n\n".join([view.text, *(b.text for b in view.blocks if isinstance(b, Text))]).strip()
+    spoken = "\n\n".join(b.text for b in view.blocks if isinstance(b, Text))
+    text = (spoken or view.text).strip()
     head = f"<b>{title}</b>{_label(label)}{_time(node)}"
     if not text:
         return f'<p class=ev id="{anchor(node.id)}">{head}</p>'
@@ -170,7 +173,9 @@ def _event(node: Node, label: str) -> str:
     text = escape(view.text)
     if view.kind == "label":
         link = f'<a href="{reference(view.target)}">entry</a>'
-        return f'<li id="{anchor(node.id)}" class=k-label>label of {link}: <bdi>{text or "(cleared)"}</bdi></li>'
+        return (
+            f'<li id="{anchor(node.id)}" class=k-label>label of {link}: <bdi>{text or "(cleared)"}</bdi></li>'
+        )
     body = f": <bdi>{text}</bdi>" if text else ""
     return f'<li id="{anchor(node.id)}">{name}{body}{_label(label)}</li>'
 

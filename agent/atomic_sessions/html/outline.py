@@ -25,7 +25,8 @@ class Segment(Struct, frozen=True):
 
 class Outline(Struct, frozen=True):
     """`segments` hold every node once: the active path first (empty without a leaf), then the other branches,
-    each after the one it leaves. `answers` maps a call to its result, `absorbed` are those results."""
+    each after the one it leaves. `answers` maps a call to its result and the entry whose anchor that carries
+    ("" for none); `absorbed` are those results."""
 
     segments: tuple[Segment, ...]
     answers: dict[Place, tuple[str, ToolResult]]
@@ -37,7 +38,7 @@ def outline(document: Document) -> Outline:
     whole = tree.build(document.nodes)
     segments = _segments(whole, document.leaf)
     answers, absorbed = _match(segments, whole)
-    return Outline(tuple(segments), answers, frozenset(absorbed))
+    return Outline(tuple(segments), _anchored(answers, absorbed, whole), frozenset(absorbed))
 
 
 def _segments(whole: tree.Tree, leaf: str | None) -> list[Segment]:
@@ -81,7 +82,9 @@ def _newest_below(whole: tree.Tree) -> dict[str, int]:
     return newest
 
 
-def _match(segments: list[Segment], whole: tree.Tree) -> tuple[dict[Place, tuple[str, ToolResult]], set[Place]]:
+def _match(
+    segments: list[Segment], whole: tree.Tree
+) -> tuple[dict[Place, tuple[str, ToolResult]], set[Place]]:
     """Each result goes to the nearest call above it with its id, else to any call with its id."""
     calls: dict[str, list[Place]] = {}
     answers: dict[Place, tuple[str, ToolResult]] = {}
@@ -110,6 +113,20 @@ def _match(segments: list[Segment], whole: tree.Tree) -> tuple[dict[Place, tuple
             answers[call] = (place[0], block)
             absorbed.add(place)
     return answers, absorbed
+
+
+def _anchored(
+    answers: dict[Place, tuple[str, ToolResult]], absorbed: set[Place], whole: tree.Tree
+) -> dict[Place, tuple[str, ToolResult]]:
+    """Each entry gets one anchor: its own piece of the page, or, when its calls show all of it, the first of them."""
+    done: set[str] = set()
+    anchored = {}
+    for call, (node_id, result) in answers.items():
+        blocks = len(whole.nodes[node_id].view.blocks)
+        whole_entry = node_id not in done and all((node_id, i) in absorbed for i in range(blocks))
+        anchored[call] = (node_id if whole_entry else "", result)
+        done.add(node_id)
+    return anchored
 
 
 def _spans(segments: list[Segment], whole: tree.Tree) -> dict[str, tuple[int, int]]:

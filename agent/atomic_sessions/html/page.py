@@ -6,7 +6,6 @@ Makes no choice about an entry (that is `articles`) and none about the tree (tha
 from collections.abc import Mapping
 
 from atomic_sessions.document import Document
-from atomic_sessions.entry import Text
 from atomic_sessions.html import policy
 from atomic_sessions.html.articles import clock, day, draw
 from atomic_sessions.html.escaping import anchor, escape, line
@@ -17,11 +16,11 @@ from atomic_sessions.html.totals import Totals, count
 def head(document: Document, *, script: bool) -> str:
     """Everything above the body. The policy stands before anything it governs."""
     return (
-        '<!doctype html><html lang=en><meta charset=utf-8>'
+        "<!doctype html><html lang=en><meta charset=utf-8>"
         f'<meta http-equiv=Content-Security-Policy content="{policy.page_policy(script=script)}">'
         '<meta name=viewport content="width=device-width,initial-scale=1">'
         '<meta name=referrer content=no-referrer><meta name=color-scheme content="light dark">'
-        f'<meta name=atomic-renderer content={policy.VERSION}>'
+        f"<meta name=atomic-renderer content={policy.VERSION}>"
         f"<title>{escape(line(document.title, 120)) or 'Session'}</title><style>{policy.STYLE}</style>"
     )
 
@@ -38,7 +37,9 @@ def banner(document: Document, sums: Totals) -> str:
         ("Tokens", _tokens(sums)),
         ("Cost", f"${sums.usage.cost:.3f}" if sums.usage.cost else ""),
     ]
-    rows = "".join(f"<div><dt>{name}</dt><dd><bdi>{escape(value)}</bdi></dd></div>" for name, value in facts if value)
+    rows = "".join(
+        f"<div><dt>{name}</dt><dd><bdi>{escape(value)}</bdi></dd></div>" for name, value in facts if value
+    )
     title = escape(line(document.title, 300)) or "Untitled session"
     summary = f"<p class=lead>{escape(document.summary)}</p>" if document.summary else ""
     return f"<header class=top><h1><bdi>{title}</bdi></h1>{summary}<dl>{rows}</dl></header>"
@@ -47,13 +48,18 @@ def banner(document: Document, sums: Totals) -> str:
 def _messages(sums: Totals) -> str:
     parts = [f"{sums.user} user", f"{sums.assistant} assistant"]
     if sums.calls:
-        parts.append(f"{sums.calls} tool call{'' if sums.calls == 1 else 's'}")
+        parts.append(_plural(sums.calls, "tool call"))
     return " \u00b7 ".join(parts)
 
 
 def _tokens(sums: Totals) -> str:
     usage = sums.usage
-    named = [("in", usage.input), ("out", usage.output), ("cache read", usage.cache_read), ("cache write", usage.cache_write)]
+    named = [
+        ("in", usage.input),
+        ("out", usage.output),
+        ("cache read", usage.cache_read),
+        ("cache write", usage.cache_write),
+    ]
     return " \u00b7 ".join(f"{count(number)} {name}" for name, number in named if number)
 
 
@@ -69,12 +75,14 @@ def transcript(plan: Outline, labels: Mapping[str, str], out: list[str]) -> None
     if not plan.segments[0].nodes:
         out.append("<p class=no>This conversation is empty.</p>")
     out.append("</section>")
-    rest = [number for number, draft in enumerate(drawn) if number and draft.html]
+    rest = [number for number, draft in enumerate(drawn) if number and draft.shown]
     if rest:
         out.append("<section class=others aria-label='Other branches'><h2>Other branches</h2>")
         for number in rest:
             draft = drawn[number]
-            origin = f' data-from="{anchor(draft.segment.origin)}"' if draft.segment.origin is not None else ""
+            origin = (
+                f' data-from="{anchor(draft.segment.origin)}"' if draft.segment.origin is not None else ""
+            )
             out.append(f"<details class=branch id=b{number}{origin}><summary>{draft.title}</summary>")
             draft.write(out, forks, drawn)
             out.append("</details>")
@@ -114,6 +122,11 @@ class _Draft:
             self.html.append(("", _events(quiet)))
 
     @property
+    def shown(self) -> bool:
+        """Whether anything of it is drawn here; results that stand in their calls are not."""
+        return any(piece for _, piece in self.html)
+
+    @property
     def title(self) -> str:
         """What a reader sees of a folded branch: how it begins and how long it is."""
         first = ""
@@ -124,7 +137,7 @@ class _Draft:
                 first = line(text, 90)
                 break
         kind = "Sub-agent" if side else "Branch"
-        size = f"{self.spoken} message{'' if self.spoken == 1 else 's'}" if self.spoken else f"{len(self.segment.nodes)} events"
+        size = _plural(self.spoken, "message") if self.spoken else _plural(len(self.segment.nodes), "event")
         return f"{kind}: <bdi>{escape(first)}</bdi> <small>{size}</small>"
 
     def write(self, out: list[str], forks: Mapping[str, list[int]], drawn: list["_Draft"]) -> None:
@@ -137,5 +150,9 @@ class _Draft:
 
 
 def _events(quiet: list[str]) -> str:
-    label = "1 event" if len(quiet) == 1 else f"{len(quiet)} events"
+    label = _plural(len(quiet), "event")
     return f"<details class=quiet><summary>{label}</summary><ul>{''.join(quiet)}</ul></details>"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,28 +12,32 @@ const post = (message) => { if (framed) window.parent.postMessage(message, "*");
 /* ---- the tree, read from the page */
 const segments = [{ el: main.querySelector(".path"), from: -1, depth: 0, first: 0 }];
 const items = [], byAnchor = new Map();
-const KINDS = { user: "user", assistant: "assistant", tool: "tool result", bash: "shell", custom: "extension", system: "system", summary: "summary" };
+const KINDS = { user: "user", assistant: "assistant", tool: "tool", result: "tool result", bash: "shell", custom: "extension", system: "system", summary: "summary" };
 
+// No selectors of two parts under an entry: the browser looks through the whole page for each (6 s for 20,000).
+const inside = (el, name) => Array.prototype.find.call(el.children, (child) => child.classList.contains(name));
 const spaced = (el) => Array.from(el.children, (child) => child.textContent.slice(0, 400)).join(" ");
 const tellTool = (el) => {
-  const head = el.querySelector(":scope>.th"), more = el.querySelector(":scope>pre.cmd") || (head && !head.querySelector("code,span") && el.querySelector(":scope>.arg,:scope>pre"));
-  return oneLine((head || el).textContent.slice(0, 200) + (more ? " " + more.textContent.slice(0, 200) : ""), 90);
+  const head = inside(el, "th"), command = inside(el, "cmd");
+  if (!head) return oneLine("$ " + (command || el).textContent.slice(0, 200), 90);
+  const more = command || (!head.querySelector("code,span") && (inside(el, "arg") || el.querySelector("pre")));
+  return oneLine(head.textContent.slice(0, 200) + (more ? " " + more.textContent.slice(0, 200) : ""), 90);
 };
 const add = (item) => { if (item.el.id && !byAnchor.has(item.el.id)) byAnchor.set(item.el.id, items.length); items.push(item); };
 const readArticle = (el, seg) => {
-  const kind = el.classList[0], said = el.querySelector(".md"), error = el.querySelector(":scope>.err");
-  const mark = el.querySelector(":scope>header mark"), label = mark ? mark.textContent : "";
+  const kind = el.classList[0], said = el.querySelector(".md"), error = inside(el, "err");
+  const head = el.firstElementChild, mark = head && head.tagName === "HEADER" ? head.querySelector("mark") : null, label = mark ? mark.textContent : "";
   let text = said ? oneLine(spaced(said), 200) : "";
   if (!text && error) text = oneLine(error.textContent, 80);
   const tools = el.querySelectorAll(".tool");
-  if (!text && kind === "bash" && tools[0]) text = tellTool(tools[0]);
+  if (!text && (kind === "bash" || kind === "result") && tools[0]) text = tellTool(tools[0]);
   const silent = kind === "assistant" && !text;
   add({ el, seg, kind, who: KINDS[kind] || kind, text: text || "(no text)", label, silent, bad: !!error });
-  if (kind === "bash") return;
+  if (kind === "bash" || kind === "result") return;
   for (const t of tools) add({ el: t, seg, kind: "tool", who: "", text: tellTool(t), label: "", bad: t.classList.contains("bad") });
 };
 const read = (seg) => {
-  for (const el of segments[seg].el.children) {
+  for (const el of [...segments[seg].el.children]) {
     if (el.tagName === "ARTICLE") readArticle(el, seg);
     else if (el.classList.contains("sum") || el.classList.contains("ev")) {
       const head = el.querySelector("summary") || el, mark = el.querySelector("mark"), said = el.querySelector(".md");
@@ -69,7 +73,7 @@ const showPath = (seg) => {
     if (i) { s.el.classList.toggle("on", on); s.el.open = on; }
     if (!on) return;
     let past = false;
-    for (const child of s.el.children) {
+    for (const child of [...s.el.children]) {
       if (child.tagName === "SUMMARY") continue;
       child.classList.toggle("gone", past && child.className.split(" ")[0] !== "fork");
       if (child === cut.get(i)) past = true;
@@ -85,33 +89,51 @@ const onPath = (item) => {
   const end = shownSegments.get(item.seg);
   return !end || end === blockOf(item.el) || !!(end.compareDocumentPosition(item.el) & Node.DOCUMENT_POSITION_PRECEDING);
 };
+// Entries out of sight have no size yet, so what is drawn on the way moves the target: again until it stands still.
+let brought = 0;
+const bring = (el, block) => {
+  const turn = ++brought;
+  let tries = 30, still = 0, last = NaN;
+  const step = () => {
+    if (turn !== brought) return;
+    el.scrollIntoView({ block });
+    const top = el.getBoundingClientRect().top;
+    still = Math.abs(top - last) < 2 ? still + 1 : 0;
+    last = top;
+    if (still < 3 && --tries) requestAnimationFrame(step);
+  };
+  step();
+};
+for (const event of ["wheel", "touchmove", "pointerdown"]) addEventListener(event, () => { brought++; }, { passive: true, capture: true });
 const go = (index, flash = true) => {
   const item = items[index];
   if (!item) return;
   current = index;
   if (!onPath(item)) showPath(item.seg);
   for (let el = item.el; el && el !== main; el = el.parentElement) if (el.tagName === "DETAILS") el.open = true;
-  item.el.scrollIntoView({ block: flash ? "center" : "start" });
-  if (flash) { item.el.classList.remove("here"); void item.el.offsetWidth; item.el.classList.add("here"); }
+  bring(item.el, flash ? "center" : "start");
+  for (const el of main.querySelectorAll(".here")) el.classList.remove("here");
+  if (flash) { void item.el.offsetWidth; item.el.classList.add("here"); }
   body.classList.remove("drawer");
   paint();
 };
 main.addEventListener("animationend", (e) => e.target.classList.remove("here"));
-const goAnchor = (text) => {
-  let id = text;
-  try { id = decodeURIComponent(text); } catch { /* not encoded */ }
+const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
+const goAnchor = (id) => {
   const index = byAnchor.get(id) ?? byAnchor.get("e-" + id);
   if (index !== undefined) go(index);
   return index !== undefined;
 };
 
 /* ---- filters and search */
-const FILTERS = { Default: (i) => i.kind !== "event" && !i.silent, "No tools": (i) => i.kind !== "event" && i.kind !== "tool" && !i.silent, User: (i) => i.kind === "user", Labeled: (i) => i.label, All: () => true };
+const FILTERS = { Default: (i) => i.kind !== "event" && !i.silent, "No tools": (i) => i.kind !== "event" && i.kind !== "tool" && i.kind !== "result" && !i.silent, User: (i) => i.kind === "user", Labeled: (i) => i.label, All: () => true };
 let filter = "Default", words = [], visible = [];
 const fullText = (item) => item.full ??= (item.who + " " + item.label + " " + item.el.textContent).toLowerCase();
 const sift = () => {
   visible = [];
   items.forEach((item, i) => { if (FILTERS[filter](item) && words.every((w) => fullText(item).includes(w))) visible.push(i); });
+  rows.clear();
+  inner.replaceChildren();
   total.textContent = `${visible.length} of ${items.length} entries`;
   tree.scrollTop = 0;
   paint();
@@ -141,26 +163,33 @@ const filters = make("div", { className: "filters", role: "group", ariaLabel: "F
 for (const name of Object.keys(FILTERS)) filters.append(make("button", { type: "button", textContent: name, ariaPressed: String(name === filter), onclick() { filter = name; for (const b of filters.children) b.ariaPressed = String(b === this); sift(); } }));
 tree.append(inner);
 const side = make("nav", { className: "side", ariaLabel: "Contents" }, make("div", { className: "tools" }, search, filters), tree, total);
+// Rows stay the same elements while they are in sight: a click is lost when its row goes between press and release.
+const rows = new Map();
+function makeRow(at, index) {
+  const item = items[index], depth = segments[item.seg].depth;
+  const row = make("div", { role: "treeitem", id: "r" + index, title: item.text, ariaLevel: String(depth + 1), className: `k-${item.bad ? "bad" : item.kind}` });
+  row.setAttribute("aria-setsize", visible.length); row.setAttribute("aria-posinset", at + 1);
+  if (item.label) row.append(make("mark", { textContent: item.label }), " ");
+  if (item.who) row.append(make("i", { textContent: item.who + ": " }));
+  row.append(item.kind === "tool" ? `[${item.text}]` : item.text);
+  row.style.top = at * ROW + "px";
+  row.style.paddingLeft = 12 + Math.min(depth, 8) * 14 + (item.kind === "tool" ? 10 : 0) + "px";
+  row.onclick = () => go(index);
+  rows.set(at, row);
+  inner.append(row);
+  return row;
+}
 let asked = 0;
 function paint() {
   inner.style.height = visible.length * ROW + "px";
   const first = Math.max(0, Math.floor(tree.scrollTop / ROW) - 8), last = Math.min(visible.length, first + Math.ceil((tree.clientHeight || 800) / ROW) + 16);
-  const rows = [];
+  for (const [at, row] of rows) if (at < first || at >= last) { row.remove(); rows.delete(at); }
   for (let at = first; at < last; at++) {
-    const index = visible[at], item = items[index], depth = segments[item.seg].depth;
-    const row = make("div", { role: "treeitem", id: "r" + index, title: item.text, ariaSelected: String(index === current), ariaLevel: String(depth + 1), className: `k-${item.bad ? "bad" : item.kind}` });
-    row.setAttribute("aria-setsize", visible.length); row.setAttribute("aria-posinset", at + 1);
-    if (!onPath(item)) row.classList.add("off");
-    if (index === current) row.classList.add("cur");
-    if (item.label) row.append(make("mark", { textContent: item.label }), " ");
-    if (item.who) row.append(make("i", { textContent: item.who + ": " }));
-    row.append(item.kind === "tool" ? `[${item.text}]` : item.text);
-    row.style.top = at * ROW + "px";
-    row.style.paddingLeft = 12 + Math.min(depth, 8) * 14 + (item.kind === "tool" ? 10 : 0) + "px";
-    row.onclick = () => go(index);
-    rows.push(row);
+    const index = visible[at], row = rows.get(at) || makeRow(at, index);
+    row.classList.toggle("off", !onPath(items[index]));
+    row.classList.toggle("cur", index === current);
+    row.ariaSelected = String(index === current);
   }
-  inner.replaceChildren(...rows);
   if (current >= 0) tree.setAttribute("aria-activedescendant", "r" + current);
 }
 tree.addEventListener("scroll", () => { if (!asked) asked = requestAnimationFrame(() => { asked = 0; paint(); }); }, { passive: true });
@@ -212,10 +241,8 @@ document.addEventListener("click", (e) => {
     const seg = segments.findIndex((s) => s.el.id === href.slice(1));
     if (seg > 0) { showPath(seg); go(segments[seg].first); }
   } else if (a.className === "at") {
-    let entry = href.slice(3);
-    try { entry = decodeURIComponent(entry); } catch { /* not encoded */ }
-    copy(entry);
-  } else goAnchor(href.slice(1));
+    copy(decoded(href.slice(3)));
+  } else goAnchor(decoded(href.slice(1)));
 });
 document.addEventListener("keydown", (e) => {
   const inField = e.target instanceof HTMLInputElement;
@@ -230,7 +257,7 @@ document.addEventListener("keydown", (e) => {
   else if (e.key === "o" || e.key === "O") toggleOutputs();
   else if (e.key === "/") { e.preventDefault(); drawer(true); search.focus(); }
 });
-window.addEventListener("hashchange", () => goAnchor(location.hash.slice(1)));
+window.addEventListener("hashchange", () => goAnchor(decoded(location.hash.slice(1))));
 window.addEventListener("message", (e) => { if (framed && e.source === window.parent && e.data && e.data.type === "entry") goAnchor(String(e.data.id)); });
 
 root.classList.add("js");
@@ -239,6 +266,6 @@ body.prepend(side, make("button", { type: "button", className: "shade", ariaLabe
 showPath(0);
 sift();
 window.addEventListener("resize", paint);
-if (!framed && location.hash.length > 1) goAnchor(location.hash.slice(1));
+if (!framed && location.hash.length > 1) goAnchor(decoded(location.hash.slice(1)));
 post({ type: "ready" });
 })();

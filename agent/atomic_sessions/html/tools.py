@@ -8,7 +8,7 @@ import difflib
 import json
 from typing import cast
 
-from atomic_sessions.entry import Image, Text, ToolCall, ToolResult
+from atomic_sessions.entry import Image, ToolCall, ToolResult
 from atomic_sessions.html.escaping import anchor, clean, entities, escape, line
 from atomic_sessions.html.pictures import picture
 
@@ -39,11 +39,11 @@ _LINES = 6
 
 
 def tool(call: ToolCall, answer: tuple[str, ToolResult] | None) -> str:
-    """One call; `answer` is the id of the entry that holds the result, and the result."""
+    """One call; `answer` is the entry whose anchor the result carries, if any, and the result."""
     name = call.name.lower()
     arguments = _arguments(call.arguments)
     status = "wait" if answer is None else "bad" if answer[1].is_error else "ok"
-    mark = f' id="{anchor(answer[0])}"' if answer else ""
+    mark = f' id="{anchor(answer[0])}"' if answer and answer[0] else ""
     out = [f'<div class="tool {status}"{mark}>']
     if arguments is None:
         out.append(f"<p class=th><b>{escape(call.name) or 'tool'}</b></p>")
@@ -114,7 +114,7 @@ def diff(text: str) -> str:
             run.clear()
 
     for row in clean(text).strip("\n").split("\n"):
-        new = {"+": "ins", "-": "del", "@": "b"}.get(row[:1], "")
+        new = "b" if row[:4] in {"--- ", "+++ "} else {"+": "ins", "-": "del", "@": "b"}.get(row[:1], "")
         if new != kind:
             close()
             kind = new

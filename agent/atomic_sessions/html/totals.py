@@ -35,7 +35,7 @@ def totals(nodes: Iterable[Node]) -> Totals:
             assistant += not view.group or view.group not in groups
             if view.group:
                 groups.add(view.group)
-            if view.model:
+            if view.model and not view.model.startswith("<"):  # `<synthetic>`: Claude Code itself spoke
                 models[view.model] = None
         if view.usage is not None:
             usages[view.group or node.id] = view.usage

@@ -119,7 +119,7 @@ def test_an_import_is_all_or_nothing(journal: Journal, tmp_path: Path) -> None:
 
 def test_the_worked_example_opens_at_its_last_entry(journal: Journal, tmp_path: Path) -> None:
     """A format 1 file: first message, count and leaf as its notes say."""
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"type": "session", "id": "s", "timestamp": "2025-12-03T14:00:00.000Z", "cwd": "/p"},
         {"type": "message", "message": {"role": "user", "content": "one", "timestamp": 1}},
         {
@@ -179,11 +179,25 @@ def test_what_is_published_keeps_the_tree_and_drops_the_place(journal: Journal, 
         message("s", None, "system", "you are a prompt that nobody should read"),
         message("a", "s", "user", "one"),
         message("b", "a", "assistant", "two"),
+        {
+            "type": "compaction",
+            "id": "c",
+            "parentId": "b",
+            "timestamp": "2026-01-01T00:00:03.000Z",
+            "summary": "so far",
+            "systemMessage": {"content": "a second copy nobody should read"},
+        },
     ]
     row = import_file(journal, write(tmp_path / "in.jsonl", lines), "/p")
     ready = fit(journal.cache, row, 1)
     packed = b"".join(e.raw for e in ready.bundle.entries) + ready.bundle.facts.header
     assert b"secret-project" not in packed
     assert b"nobody should read" not in packed
-    assert [(e.id, e.parent) for e in ready.bundle.entries] == [("s", None), ("a", "s"), ("b", "a")]
+    assert [(e.id, e.parent) for e in ready.bundle.entries] == [
+        ("s", None),
+        ("a", "s"),
+        ("b", "a"),
+        ("c", "b"),
+    ]
+    assert b"so far" in packed
     assert ready.left_out == 1

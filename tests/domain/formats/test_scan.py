@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import broken_files
 
 from atomic_sessions.entry import Entry
 from atomic_sessions.formats.lines import split
 from atomic_sessions.formats.scan import Scanner, ScanState
+from strategies import broken_files
 
 NOW = 1_800_000_000_000
 
@@ -59,8 +59,20 @@ def test_format_1_lines_form_one_chain() -> None:
 def test_stamps_follow_the_chain_when_clocks_do_not() -> None:
     """A child's stamp is above its parent's even when its own time is earlier."""
     lines = [
-        {"type": "user", "uuid": "a", "sessionId": "s", "timestamp": "2026-01-02T00:00:00Z", "message": {"content": "x"}},
-        {"type": "user", "uuid": "b", "parentUuid": "a", "timestamp": "2026-01-01T00:00:00Z", "message": {"content": "y"}},
+        {
+            "type": "user",
+            "uuid": "a",
+            "sessionId": "s",
+            "timestamp": "2026-01-02T00:00:00Z",
+            "message": {"content": "x"},
+        },
+        {
+            "type": "user",
+            "uuid": "b",
+            "parentUuid": "a",
+            "timestamp": "2026-01-01T00:00:00Z",
+            "message": {"content": "y"},
+        },
     ]
     first, second = scan("claude-code", b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     assert second.stamp == first.stamp + 1
