@@ -10,7 +10,11 @@ from atomic_sessions.entry import Entry, Node, View
 TIMES = st.integers(min_value=0, max_value=2_000_000_000_000)
 
 json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=12),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
@@ -71,11 +75,32 @@ def broken_files(draw: st.DrawFn) -> bytes:
     pieces = draw(
         st.lists(
             st.one_of(
-                st.builds(lambda v: json.dumps({"type": "message", "id": "x", "message": v}).encode() + b"\n", json_values),
-                st.builds(lambda v: json.dumps({"uuid": "u", "sessionId": "s", "type": "user", "message": v}).encode() + b"\n", json_values),
-                st.just(b'{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/p"}\n'),
+                st.builds(
+                    lambda v: json.dumps({"type": "message", "id": "x", "message": v}).encode() + b"\n",
+                    json_values,
+                ),
+                st.builds(
+                    lambda v: (
+                        json.dumps({"uuid": "u", "sessionId": "s", "type": "user", "message": v}).encode()
+                        + b"\n"
+                    ),
+                    json_values,
+                ),
+                st.just(
+                    b'{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/p"}\n'
+                ),
                 st.binary(max_size=40),
-                st.sampled_from([b"\n", b"\r\n", b"\x00" * 8, b'{"a', b'{"type":"mess', b"\xef\xbb\xbf", "\u2028".encode()]),
+                st.sampled_from(
+                    [
+                        b"\n",
+                        b"\r\n",
+                        b"\x00" * 8,
+                        b'{"a',
+                        b'{"type":"mess',
+                        b"\xef\xbb\xbf",
+                        "\u2028".encode(),
+                    ]
+                ),
             ),
             max_size=10,
         )

@@ -34,9 +34,7 @@ def check_folder(path: Path) -> None:
         raise CacheRefusedError(f"{path} is not a folder.", "Move it away, or point ATOMIC_HOME elsewhere.")
     if os.name == "posix":
         if found.st_mode & 0o022:
-            raise CacheRefusedError(
-                f"Others can write to the folder {path}.", f"Run: chmod go-w '{path}'"
-            )
+            raise CacheRefusedError(f"Others can write to the folder {path}.", f"Run: chmod go-w '{path}'")
         if found.st_uid != os.geteuid():
             raise CacheRefusedError(
                 f"The folder {path} belongs to another user.", f"Run: sudo chown -R $USER '{path}'"

@@ -1,5 +1,6 @@
 """Which project a folder belongs to, the same on every machine (design.md section 6)."""
 
+import os
 import subprocess
 from functools import lru_cache
 from pathlib import Path
@@ -7,6 +8,15 @@ from pathlib import Path
 from atomic_sessions.ids import remote_key
 
 GIT_SECONDS = 5
+HOOK_VARIABLES = {
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "GIT_NAMESPACE",
+}
+"""What git sets in its hooks, which would make every folder that one repository."""
 
 
 @lru_cache(maxsize=4096)
@@ -14,7 +24,7 @@ def project_of(folder: str) -> str:
     """The project key of a folder: `git:HOST/PATH` by its remote (`origin`, else the first by name),
     `root:COMMIT` for a repository without one, else `path:` and the path relative to home."""
     path = Path(folder)
-    if folder and path.is_dir():
+    if folder and _is_folder(path):
         remotes = _git(path, "config", "--get-regexp", r"^remote\..*\.url$")
         if remotes is not None:
             if (key := _best_remote(remotes)) is not None:
@@ -22,6 +32,13 @@ def project_of(folder: str) -> str:
             if root := _git(path, "rev-list", "--max-parents=0", "HEAD"):
                 return f"root:{min(root.split())}"
     return f"path:{relative(folder)}" if folder else ""
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # a recorded folder may be longer than this file system's names
 
 
 def relative(folder: str) -> str:
@@ -53,11 +70,13 @@ def _best_remote(listing: str) -> str | None:
 def _git(folder: Path, *arguments: str) -> str | None:
     """What git prints; None when the folder is in no repository or git is not there."""
     try:
-        done = subprocess.run(  # noqa: S603  # fixed program, no shell
-            ["git", "-C", str(folder), *arguments],  # noqa: S607  # the person's own git
+        done = subprocess.run(  # fixed program, no shell
+            ["git", "-C", str(folder), *arguments],  # the person's own git
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=GIT_SECONDS,
+            env={name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES},
             check=False,
             stdin=subprocess.DEVNULL,
         )

@@ -23,8 +23,15 @@ def keeps_id(mine: bytes, theirs: bytes) -> bool:
 
 
 def join(one: Entry, other: Entry) -> Entry:
-    """Two sightings of the same line: the first place and the earliest stamp hold."""
-    return msgspec.structs.replace(one, pos=min(one.pos, other.pos), stamp=min(one.stamp, other.stamp))
+    """Two sightings of the same line: the first place and the earliest stamp hold. Where they hang
+    differently, as lines without an id of their own may, the lesser parent holds on every machine."""
+    return msgspec.structs.replace(
+        one,
+        pos=min(one.pos, other.pos),
+        stamp=min(one.stamp, other.stamp),
+        parent=min(one.parent or "", other.parent or "") or None,
+        loose=one.loose and other.loose,
+    )
 
 
 def add(copy: dict[str, Entry], entry: Entry) -> None:

@@ -36,6 +36,7 @@ PAD_FLOOR = 1024
 FLAG_ZSTD = 1
 MAX_PLAIN = 64 * 1024 * 1024
 """Nothing that opens to more than this is opened."""
+MAX_NUMBER = 1 << 53
 FRAME_BYTES = 8 * 1024 * 1024 - 4096
 _LEAD = struct.Struct(">IIB")
 
@@ -210,6 +211,8 @@ def decode_body(plain: bytes) -> RecordBody:
         ) from error
     if body.version != 1:
         raise SealError("A sealed record was made by a newer version.", "Update atomic-sessions.")
+    if not all(0 <= entry.pos < MAX_NUMBER and 0 <= entry.stamp < MAX_NUMBER for entry in body.entries):
+        raise SealError("A sealed record holds a place or time that cannot be.")
     return body
 
 

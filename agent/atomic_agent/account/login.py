@@ -4,6 +4,7 @@ import platform
 import secrets
 
 from atomic_agent.account.device import (
+    Kit,
     kit,
     new_device,
     public_kem_key,
@@ -14,7 +15,7 @@ from atomic_agent.account.device import (
 )
 from atomic_agent.cache import machines, outbox, sessions
 from atomic_agent.cache.open import transaction
-from atomic_agent.keys.keystore import Device, Membership, Token
+from atomic_agent.keys.keystore import Device, Founding, Membership, Token
 from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import sign_in
@@ -38,29 +39,42 @@ def check_free(journal: Journal) -> None:
 def create_account(journal: Journal, url: str, invite: str, name: str) -> Membership:
     """A new account with this machine and its recovery kit in the ledger.
 
-    The keys are kept before the request, so a cut connection can be repeated. Raises
+    What is sent is kept before it is sent, so after a cut the same invite brings the same account. Raises
     ServiceRefusedError (bad invite), ServiceUnreachableError.
     """
     check_free(journal)
+    with Client(url) as client:
+        planned = journal.secrets.founding
+        if planned is None or (planned.url, planned.invite) != (client.url, invite):
+            planned = _plan(client.url, invite, name, kit(journal.secrets.recovery))
+            journal.change(founding=planned)
+        client.new_account(wire.NewAccount(invite, planned.account, planned.ledger, planned.wraps))
+        device = planned.device
+        token = sign_in(client, planned.account, device.id, device.sign_key)
+        keys = AccountKeys(planned.account, 1, planned.key, planned.id_key)
+        head = ledger.verify(planned.ledger, planned.account)
+        return enter(journal, client.url, keys, device, head, token)
+
+
+def _plan(url: str, invite: str, name: str, recovery: Kit) -> Founding:
+    """Keys, the first two ledger entries and their wraps."""
     account = AccountKeys(secrets.token_bytes(16), 1, secrets.token_bytes(32), secrets.token_bytes(32))
     device = new_device(name)
-    recovery = kit(journal.secrets.recovery)
-    sign_key, kem_key = public_sign_key(device), public_kem_key(device)
+    kem_key = public_kem_key(device)
     first = statement(
         account,
         None,
         role="device",
         device=device.id,
-        sign_key=sign_key,
+        sign_key=public_sign_key(device),
         kem_key=kem_key,
         name=name,
         by=device.id,
         signer=device.sign_key,
     )
-    head = ledger.append(None, first, account.account)
     second = statement(
         account,
-        head,
+        ledger.append(None, first, account.account),
         role="recovery",
         device=recovery.id,
         sign_key=kit_public_key(recovery.sign_key),
@@ -69,15 +83,11 @@ def create_account(journal: Journal, url: str, invite: str, name: str) -> Member
         by=device.id,
         signer=device.sign_key,
     )
-    head = ledger.append(head, second, account.account)
     wraps = [
         wrap_for_device(account, device.id, kem_key, device.id, device.sign_key),
         wrap_for_kit(account, recovery, device.id, device.sign_key),
     ]
-    with Client(url) as client:
-        client.new_account(wire.NewAccount(invite, account.account, [first, second], wraps))
-        token = sign_in(client, account.account, device.id, device.sign_key)
-        return enter(journal, client.url, account, device, head, token)
+    return Founding(url, invite, account.account, account.key, account.id_key, device, [first, second], wraps)
 
 
 def kit_public_key(private: bytes) -> bytes:
@@ -108,7 +118,7 @@ def enter(
     start_over(journal, mine)
     kept = Token(token.token, token.expires_at)
     # A kit that was saved before knows nothing of this account.
-    journal.change(membership=mine, token=kept, offer=None, recovery_saved=False)
+    journal.change(membership=mine, token=kept, offer=None, founding=None, recovery_saved=False)
     return mine
 
 

@@ -45,6 +45,7 @@ from atomic_sessions.errors import (
     NotFoundError,
     SealError,
     ServiceRefusedError,
+    ServiceUnreachableError,
     UsageError,
 )
 from atomic_sessions.seal import derive, open_small, seal_small
@@ -309,8 +310,16 @@ def _slots(client: Client, secret: bytes) -> dict[str, bytes]:
 
 
 def _wait_for(client: Client, secret: bytes, slot: str) -> bytes:
+    deadline = time.monotonic() + wire.MAILBOX_SECONDS
     while True:
-        slots = _slots(client, secret)
+        try:
+            slots = _slots(client, secret)
+        except ServiceUnreachableError:
+            # The network may come back before the mailbox is over, which the service tells.
+            time.sleep(POLL_SECONDS * 4)
+            if time.monotonic() > deadline:
+                raise
+            continue
         if slot in slots:
             return slots[slot]
         if "refused" in slots:

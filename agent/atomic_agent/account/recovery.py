@@ -22,7 +22,7 @@ from atomic_agent.keys import sources
 from atomic_agent.keys.keystore import Membership
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
-from atomic_agent.stores.journal import Journal, open_journal, recover_local_key
+from atomic_agent.stores.journal import Journal, recover_local_key
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import connect, sign_in, trusted_ledger
 from atomic_sessions import ledger
@@ -148,43 +148,42 @@ def restore_local(home: Home, found: KitFile, key_file: Path | None) -> LocalKey
     return key
 
 
-def restore_account(home: Home, found: KitFile, now: int) -> Membership:
+def restore_account(journal: Journal, found: KitFile) -> Membership:
     """Join the account from a machine that has nothing but the kit."""
     if not found.account:
         raise UsageError(
             "This kit belongs to no account.", "It opens the cache of the machine it was made on."
         )
     recovery = kit(found.recovery)
-    with open_journal(home) as journal:
-        with Client(found.url) as client:
-            token = sign_in(client, found.account, recovery.id, recovery.sign_key)
-        with Client(found.url, token=token.token) as known:
-            entries = known.ledger()
-            trusted = ledger.verify(entries, found.account)
-            if trusted.root != found.root:
-                raise SealError(
-                    "The service shows another list of devices than the kit knows.",
-                    "Do not use this service until you know why.",
-                )
-            wraps = [wrap for wrap in known.wraps() if wrap.device == recovery.id]
-            if not wraps:
-                raise SealError("The account's keys for this kit are missing at the service.")
-            keys = unwrap_with_kit(wraps[-1], trusted, recovery)
-            device = new_device(machine_name())
-            entry = statement(
-                keys,
-                trusted,
-                role="device",
-                device=device.id,
-                sign_key=public_sign_key(device),
-                kem_key=public_kem_key(device),
-                name=device.name,
-                by=recovery.id,
-                signer=recovery.sign_key,
+    with Client(found.url) as client:
+        token = sign_in(client, found.account, recovery.id, recovery.sign_key)
+    with Client(found.url, token=token.token) as known:
+        entries = known.ledger()
+        trusted = ledger.verify(entries, found.account)
+        if trusted.root != found.root:
+            raise SealError(
+                "The service shows another list of devices than the kit knows.",
+                "Do not use this service until you know why.",
             )
-            after = ledger.append(trusted, entry, found.account)
-            wrap = wrap_for_device(keys, device.id, public_kem_key(device), recovery.id, recovery.sign_key)
-            known.append_ledger(entry, [wrap])
-        with Client(found.url) as client:
-            token = sign_in(client, found.account, device.id, device.sign_key)
-        return enter(journal, found.url, keys, device, after, token)
+        wraps = [wrap for wrap in known.wraps() if wrap.device == recovery.id]
+        if not wraps:
+            raise SealError("The account's keys for this kit are missing at the service.")
+        keys = unwrap_with_kit(wraps[-1], trusted, recovery)
+        device = new_device(machine_name())
+        entry = statement(
+            keys,
+            trusted,
+            role="device",
+            device=device.id,
+            sign_key=public_sign_key(device),
+            kem_key=public_kem_key(device),
+            name=device.name,
+            by=recovery.id,
+            signer=recovery.sign_key,
+        )
+        after = ledger.append(trusted, entry, found.account)
+        wrap = wrap_for_device(keys, device.id, public_kem_key(device), recovery.id, recovery.sign_key)
+        known.append_ledger(entry, [wrap])
+    with Client(found.url) as client:
+        token = sign_in(client, found.account, device.id, device.sign_key)
+    return enter(journal, found.url, keys, device, after, token)

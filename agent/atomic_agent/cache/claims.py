@@ -38,7 +38,18 @@ def name_of(facts: Facts) -> str:
 
 def myself() -> Process:
     """This process."""
-    return Process(socket.gethostname(), os.getpid(), started(os.getpid()))
+    return Process(_machine(), os.getpid(), started(os.getpid()))
+
+
+def _machine() -> str:
+    """A name of this machine that its network does not change, where the system has one."""
+    for place in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
+        try:
+            if found := place.read_text(encoding="ascii").strip():
+                return found
+        except (OSError, UnicodeDecodeError):
+            continue
+    return socket.gethostname()
 
 
 def take(

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.digest import Digest, load_digest, save_digest
+from atomic_agent.cache.open import transaction
 from atomic_sessions import merge
 from atomic_sessions.clock import MAX_SKEW_MS
 from atomic_sessions.entry import Entry, Node, View
@@ -33,6 +34,7 @@ class StoredEntry(Struct, frozen=True):
     row: int
     entry: Entry
     received: int | None
+    sealed: bool = False
 
 
 class Added(Struct, frozen=True):
@@ -69,8 +71,12 @@ def insert(
 ) -> Added:
     """Put entries into a session by the rules of `merge`; call inside a transaction.
 
-    `received`: ms when the service first saw them. `sealed`: they are in a record already.
+    `received`: ms when the service first saw them. `sealed`: they are in a record already. A session that
+    was deleted takes nothing in. When an entry that was there changed, the row is left stale; call
+    `refresh_stale` when the work is done.
     """
+    if _is_deleted(cache, session):
+        return Added(0)
     views = {entry.raw: view for entry, view in batch}
     wanted: dict[str, Entry] = {}
     for entry, _ in batch:
@@ -92,8 +98,29 @@ def insert(
     for entry in clashing:
         new += _settle(cache, session, entry, views, received, sealed)
     if moved or clashing:
-        refresh(cache, session)
+        _mark_stale(cache, session)
     return Added(new)
+
+
+def _is_deleted(cache: Cache, session: int) -> bool:
+    row = cache.connection.execute(
+        cache.sql("SELECT deleted FROM {p}session_sessions WHERE key = ?"), (session,)
+    ).fetchone()
+    return row is None or bool(row[0])
+
+
+def _mark_stale(cache: Cache, session: int) -> None:
+    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET stale = 1 WHERE key = ?"), (session,))
+
+
+def refresh_stale(cache: Cache) -> None:
+    """Make the rows anew whose entries changed: once a session, however many batches changed it."""
+    rows = cache.connection.execute(
+        cache.sql("SELECT key FROM {p}session_sessions WHERE stale = 1")
+    ).fetchall()
+    for (session,) in rows:
+        with transaction(cache.connection):
+            refresh(cache, session)
 
 
 def refresh(cache: Cache, session: int) -> None:
@@ -108,6 +135,7 @@ def refresh(cache: Cache, session: int) -> None:
         if not stored.entry.file:
             digest.fold(stored.entry, view(stored.entry.raw), stored.received)
     save_digest(cache, session, digest)
+    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET stale = 0 WHERE key = ?"), (session,))
 
 
 def acknowledge(cache: Cache, session: int, ids: Sequence[str], received: int) -> None:
@@ -125,7 +153,27 @@ def acknowledge(cache: Cache, session: int, ids: Sequence[str], received: int) -
         ).fetchall()
         late |= any(stamp > received + MAX_SKEW_MS for (stamp,) in rows)
     if late:
-        refresh(cache, session)
+        _mark_stale(cache, session)
+
+
+def unsealed_at(cache: Cache, session: int, pos: int) -> list[StoredEntry]:
+    """The entries at a place that are in no record yet: what this machine alone knows of."""
+    return list(stored_rows(cache, "session = ? AND file = '' AND pos = ? AND sealed = 0", (session, pos)))
+
+
+def has_children(cache: Cache, session: int, entry_id: str) -> bool:
+    found = cache.connection.execute(
+        cache.sql("SELECT 1 FROM {p}session_entries WHERE session = ? AND parent = ? LIMIT 1"),
+        (session, entry_id),
+    ).fetchone()
+    return found is not None
+
+
+def take_back(cache: Cache, session: int, row: int) -> None:
+    """Take out an entry of `unsealed_at` that turned out to be the beginning of another line; call inside
+    a transaction."""
+    _remove(cache, row)
+    _mark_stale(cache, session)
 
 
 def _known(cache: Cache, session: int, ids: list[str]) -> dict[str, StoredEntry]:
@@ -149,15 +197,21 @@ def _known(cache: Cache, session: int, ids: list[str]) -> dict[str, StoredEntry]
 
 
 def _join(cache: Cache, stored: StoredEntry, entry: Entry, received: int | None, sealed: bool) -> bool:
-    """Join two sightings of a line; True when its place or time changed."""
+    """Join two sightings of a line; True when its place or time changed.
+
+    The entry counts as sealed only when a record tells what the join came to, so that an earlier place or
+    stamp known here alone still reaches the other machines. Both only fall, so this ends.
+    """
     joined = merge.join(stored.entry, entry)
     first = stored.received if received is None else min(received, stored.received or received)
-    if joined != stored.entry or first != stored.received or sealed:
+    told = (sealed and joined == entry) or (stored.sealed and joined == stored.entry)
+    if joined != stored.entry or first != stored.received or told != stored.sealed:
         cache.connection.execute(
             cache.sql(
-                "UPDATE {p}session_entries SET pos = ?, stamp = ?, received = ?, sealed = max(sealed, ?) WHERE row = ?"
+                "UPDATE {p}session_entries SET parent = ?, loose = ?, pos = ?, stamp = ?, received = ?, sealed = ?"
+                " WHERE row = ?"
             ),
-            (joined.pos, joined.stamp, first, int(sealed), stored.row),
+            (joined.parent, int(joined.loose), joined.pos, joined.stamp, first, int(told), stored.row),
         )
     bounded = first is not None and first != stored.received and joined.stamp > first + MAX_SKEW_MS
     return joined != stored.entry or bounded
@@ -272,13 +326,13 @@ def searched(view: View) -> str:
     return view.text if view.kind in {"session_info", "title", "session_summary"} else ""
 
 
-_ENTRY = "row, id, parent, pos, stamp, received, loose, file, codec, raw"
+_ENTRY = "row, id, parent, pos, stamp, received, loose, file, sealed, codec, raw"
 
 
 def _stored(values: tuple) -> StoredEntry:  # type: ignore[type-arg]  # a database row
-    row, entry_id, parent, pos, stamp, received, loose, file, codec, raw = values
+    row, entry_id, parent, pos, stamp, received, loose, file, sealed, codec, raw = values
     entry = Entry(entry_id, parent, pos, stamp, unpack(codec, raw), bool(loose), file)
-    return StoredEntry(row, entry, received)
+    return StoredEntry(row, entry, received, bool(sealed))
 
 
 def stored_rows(cache: Cache, condition: str, values: tuple[object, ...]) -> Iterator[StoredEntry]:

@@ -38,10 +38,12 @@ def mark(cache: Cache, name: str) -> FileMark | None:
     return FileMark(path, session, size, mtime_ns, inode, offset, check_size, bytes(check_hash), scan)
 
 
-def stats(cache: Cache) -> dict[str, tuple[int, int, int]]:
-    """(size, mtime_ns, inode) of every file read so far, by path."""
-    rows = cache.connection.execute(cache.sql("SELECT path, size, mtime_ns, inode FROM {p}session_files"))
-    return {path: (size, mtime, inode) for path, size, mtime, inode in rows}
+def stats(cache: Cache, path: str) -> tuple[int, int, int] | None:
+    """(size, mtime_ns, inode) of a file as it was last read, None when it never was."""
+    row = cache.connection.execute(
+        cache.sql("SELECT size, mtime_ns, inode FROM {p}session_files WHERE path = ?"), (path,)
+    ).fetchone()
+    return None if row is None else (row[0], row[1], row[2])
 
 
 def put(cache: Cache, found: FileMark) -> None:

@@ -6,7 +6,7 @@ after the first commit no readable header.
 """
 
 import json
-import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,13 +139,14 @@ def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
         )
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    except sqlite.DatabaseError as error:
-        if "readonly" in str(error):
-            raise StoreWriteError(f"The cache {path} is on a read-only disk.", "Make it writable.") from error
+        mode = _write_ahead(connection)
+    except sqlite.OperationalError as error:
+        raise disk_error(error) from error
+    except sqlite.DatabaseError:
         raise CacheRefusedError(
             f"The cache {path} is damaged: it does not open with its key {key.name}.",
-            f"Move it aside (mv '{path}' '{path}.damaged'), then run atomic capture and atomic sync to rebuild it.",
+            f"Move it aside with its side files (mkdir '{path.parent}/old' && mv '{path}'* '{path.parent}/old/'),"
+            " then run atomic capture and atomic sync to rebuild it.",
         ) from None
     if mode != ("wal",):
         raise CacheRefusedError(
@@ -156,6 +157,19 @@ def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -16000")
+
+
+def _write_ahead(connection: "Connection") -> object:
+    """Switch to WAL. While another process makes the same file SQLite refuses that at once, without
+    waiting as it does elsewhere."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.01)
 
 
 def assert_sealed(path: Path) -> None:
@@ -185,10 +199,22 @@ def transaction(
                 connection.execute("ROLLBACK")
             raise
     except sqlite.OperationalError as error:
-        raise _disk_error(error) from error
+        raise disk_error(error) from error
 
 
-def _disk_error(error: Exception) -> StoreWriteError:
+@contextmanager
+def repeatable(connection: "Connection") -> Iterator[None]:
+    """For work that can be done again after a power cut, since its source stays: commits do not wait for
+    the disk. The file is whole at any moment all the same."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
+def disk_error(error: Exception) -> StoreWriteError:
+    """What SQLite said about the disk or a lock, as a sentence with a mend."""
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreWriteError("The cache is busy: another process holds it.", "Try again in a moment.")
@@ -199,13 +225,3 @@ def _disk_error(error: Exception) -> StoreWriteError:
     if "readonly" in text:
         return StoreWriteError("The cache is on a read-only disk.", "Make it writable and repeat.")
     return StoreWriteError("The disk refused to write to the cache.", "Check the disk and repeat.")
-
-
-def move_aside(path: Path) -> Path:
-    """Rename a damaged cache and its side files; nothing is deleted."""
-    target = path.with_name(f"{path.name}.damaged-{secrets.token_hex(4)}")
-    for suffix in ("", "-wal", "-shm"):
-        source = path.with_name(path.name + suffix)
-        if source.exists():
-            source.replace(target.with_name(target.name + suffix))
-    return target

@@ -6,7 +6,8 @@ import msgspec
 from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.entries import StoredEntry, stored_rows
+from atomic_agent.cache.entries import StoredEntry, refresh, stored_rows
+from atomic_sessions.clock import MAX_SKEW_MS
 from atomic_sessions.envelope import ZERO32, Header, parse
 
 
@@ -97,10 +98,11 @@ def drop(cache: Cache, rows: Iterable[int]) -> None:
 def change_writer(cache: Cache, writer: bytes) -> None:
     """Go on as another writer: the waiting records' entries are sealed anew, and the old writer's chains
     end at what was sent. Tombstones are made again from `sessions.doomed`. Call inside a transaction."""
-    for item in waiting(cache, 1 << 30, 1 << 62):
+    held = cache.connection.execute(cache.sql("SELECT session, entries FROM {p}session_outbox")).fetchall()
+    for session, ids in held:
         cache.connection.executemany(
             cache.sql("UPDATE {p}session_entries SET sealed = 0 WHERE session = ? AND id = ?"),
-            [(item.session, entry_id) for entry_id in item.entries],
+            [(session, entry_id) for entry_id in msgspec.msgpack.decode(ids, type=list[str])],
         )
     wires = cache.connection.execute(cache.sql("SELECT DISTINCT wire FROM {p}session_outbox")).fetchall()
     for (wire,) in wires:
@@ -111,15 +113,20 @@ def change_writer(cache: Cache, writer: bytes) -> None:
 
 def is_contradicted(cache: Cache, header: Header, record_id: bytes) -> bool:
     """True when a record of the log stands where this cache has sealed another one: a copy of this
-    cache has written under our writer's name."""
+    cache has written under our writer's name. Waiting records are the last of their chain."""
     if header.writer != cache.writer:
         return False
-    rows = cache.connection.execute(
-        cache.sql("SELECT id, raw FROM {p}session_outbox WHERE wire = ?"), (header.session,)
-    )
-    return any(
-        parse(bytes(raw)).header.n == header.n and bytes(waiting_id) != record_id for waiting_id, raw in rows
-    )
+    (count,) = cache.connection.execute(
+        cache.sql("SELECT count(*) FROM {p}session_outbox WHERE wire = ?"), (header.session,)
+    ).fetchone()
+    at = header.n - (chain(cache, header.session, header.writer).n - count + 1)
+    if not 0 <= at < count:
+        return False
+    (waiting_id,) = cache.connection.execute(
+        cache.sql("SELECT id FROM {p}session_outbox WHERE wire = ? ORDER BY row LIMIT 1 OFFSET ?"),
+        (header.session, at),
+    ).fetchone()
+    return bytes(waiting_id) != record_id
 
 
 def put_upload(cache: Cache, object_id: bytes, wire: bytes, raw: bytes) -> None:
@@ -163,19 +170,45 @@ def move_chain(cache: Cache, header: Header, record_id: bytes) -> None:
 
 
 def forget_chains(cache: Cache) -> None:
-    """Drop all chains, as when the log is read from its start again; call inside a transaction."""
+    """Drop all chains and refusals, as when the log is read from its start again; call inside a
+    transaction."""
     cache.connection.execute(cache.sql("DELETE FROM {p}session_chains"))
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_quarantine"))
 
 
-def is_tombstoned(cache: Cache, wire: bytes) -> bool:
+def offer_again(cache: Cache) -> None:
+    """Entries and tombstones count as unknown to the log until it is seen to hold them; call inside a
+    transaction."""
+    cache.connection.execute(cache.sql("UPDATE {p}session_entries SET sealed = 0"))
+    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 1 WHERE deleted = 2"))
+    cache.connection.execute(cache.sql("UPDATE {p}session_tombstones SET told = 0"))
+
+
+def untold(cache: Cache) -> list[bytes]:
+    """Dead sessions without a row here whose tombstone the log has to be given again."""
+    rows = cache.connection.execute(
+        cache.sql(
+            "SELECT wire FROM {p}session_tombstones t WHERE told = 0"
+            " AND NOT EXISTS (SELECT 1 FROM {p}session_sessions s WHERE s.wire = t.wire)"
+            " AND NOT EXISTS (SELECT 1 FROM {p}session_outbox o WHERE o.wire = t.wire)"
+        )
+    )
+    return [bytes(row[0]) for row in rows.fetchall()]
+
+
+def is_tombstoned(cache: Cache, wire: bytes, *, in_log: bool = False) -> bool:
+    """True for a session that is dead; `in_log`: and the log as it is now is known to say so."""
     row = cache.connection.execute(
-        cache.sql("SELECT 1 FROM {p}session_tombstones WHERE wire = ?"), (wire,)
+        cache.sql("SELECT told FROM {p}session_tombstones WHERE wire = ?"), (wire,)
     ).fetchone()
-    return row is not None
+    return row is not None and (bool(row[0]) or not in_log)
 
 
 def tombstone(cache: Cache, wire: bytes) -> None:
-    cache.connection.execute(cache.sql("INSERT OR IGNORE INTO {p}session_tombstones VALUES (?)"), (wire,))
+    """The account's log holds this session's tombstone; call inside a transaction."""
+    cache.connection.execute(
+        cache.sql("INSERT OR REPLACE INTO {p}session_tombstones (wire, told) VALUES (?, 1)"), (wire,)
+    )
 
 
 def quarantine(cache: Cache, record_id: bytes, header: Header | None, reason: str, now: int) -> None:
@@ -224,5 +257,24 @@ def forget_log(cache: Cache) -> None:
     inside a transaction."""
     for table in ("outbox", "uploads", "chains", "tombstones", "quarantine"):
         cache.connection.execute(cache.sql(f"DELETE FROM {{p}}session_{table}"))
+    bounded = cache.connection.execute(
+        cache.sql("SELECT DISTINCT session FROM {p}session_entries WHERE stamp > received + ?"),
+        (MAX_SKEW_MS,),
+    ).fetchall()
     cache.connection.execute(cache.sql("UPDATE {p}session_entries SET sealed = 0, received = NULL"))
     cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 1 WHERE deleted = 2"))
+    for (session,) in bounded:
+        refresh(cache, session)
+
+
+def is_waited_for(cache: Cache, wire: bytes) -> bool:
+    """True when something of this session was still to be sent."""
+    row = cache.connection.execute(
+        cache.sql(
+            "SELECT EXISTS (SELECT 1 FROM {p}session_outbox WHERE wire = ?) OR EXISTS ("
+            " SELECT 1 FROM {p}session_entries e JOIN {p}session_sessions s ON s.key = e.session"
+            " WHERE s.wire = ? AND s.deleted = 0 AND e.sealed = 0)"
+        ),
+        (wire, wire),
+    ).fetchone()
+    return bool(row[0])

@@ -8,6 +8,7 @@ from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.entries import searched, unpack
 from atomic_agent.cache.sessions import SessionRow, get
 from atomic_sessions.formats.agents import viewer
+from atomic_sessions.formats.lines import plain
 
 CONTEXT_CHARS = 60
 
@@ -24,6 +25,8 @@ def match_expression(query: str) -> str:
     """FTS5 syntax for what a person typed: every word must occur, the last one may be a beginning;
     "quoted words" are a phrase. No character of the query is an operator."""
     parts: list[str] = []
+    # SQLite ends a text at a NUL, and takes no half characters.
+    query = plain(query).replace("\x00", " ")
     for index, piece in enumerate(query.split('"')):
         if index % 2:
             if piece.strip():

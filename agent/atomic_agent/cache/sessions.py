@@ -118,25 +118,59 @@ def by_wire(cache: Cache, wire: bytes) -> SessionRow | None:
     return None if found is None else _row(found)
 
 
-def ensure(cache: Cache, facts: Facts, id_key: bytes | None = None) -> int:
+def ensure(cache: Cache, facts: Facts, id_key: bytes | None = None, *, spread: bool = False) -> int:
     """The key of this session's row, made if there is none; call inside a transaction.
 
-    A row that was made before its folder or project was known takes them from `facts`.
+    Of two places a session is known by, the better one holds on every machine: a remote before a root
+    commit before a path. `spread`: what this machine knows better travels with the next record.
     """
     key = SessionKey(facts.agent, facts.id, facts.scope)
     wire = wire_id(id_key, key) if id_key is not None else None
+    found = cache.connection.execute(
+        cache.sql(
+            "SELECT key, project, cwd, deleted FROM {p}session_sessions WHERE agent = ? AND id = ? AND scope = ?"
+        ),
+        (key.agent, key.id, key.scope),
+    ).fetchone()
+    if found is None:
+        return _new_row(cache, facts, wire)
+    number, project, cwd, deleted = found
+    better = not deleted and _place(facts.project, facts.cwd) < _place(project, cwd)
+    if better:
+        project, cwd = facts.project, facts.cwd or cwd
+    cache.connection.execute(
+        cache.sql(
+            "UPDATE {p}session_sessions SET wire = coalesce(wire, ?), project = ?, cwd = ?,"
+            " created_at = CASE WHEN ? > 0 THEN min(created_at, ?) ELSE created_at END WHERE key = ?"
+        ),
+        (wire, project, cwd, facts.created_at, facts.created_at, number),
+    )
+    if better and spread:
+        cache.connection.execute(
+            cache.sql(
+                "UPDATE {p}session_entries SET sealed = 0"
+                " WHERE row = (SELECT max(row) FROM {p}session_entries WHERE session = ?)"
+            ),
+            (number,),
+        )
+    return int(number)
+
+
+def _place(project: str, cwd: str) -> tuple[int, str, bool, str]:
+    """How well a place says where a session belongs; less is better, the same order on every machine."""
+    kind = project.partition(":")[0]
+    return _KINDS.get(kind, len(_KINDS)), project, not cwd, cwd
+
+
+_KINDS = {"git": 0, "root": 1, "path": 2}
+
+
+def _new_row(cache: Cache, facts: Facts, wire: bytes | None) -> int:
     row = cache.connection.execute(
         cache.sql(
             "INSERT INTO {p}session_sessions"
             " (agent, id, scope, wire, cwd, project, created_at, parent, internal, header)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (agent, id, scope) DO UPDATE SET"
-            " wire = coalesce(wire, excluded.wire),"
-            " cwd = CASE cwd WHEN '' THEN excluded.cwd ELSE cwd END,"
-            " project = CASE project WHEN '' THEN excluded.project ELSE project END,"
-            " created_at = CASE WHEN excluded.created_at > 0"
-            "   THEN min(created_at, excluded.created_at) ELSE created_at END"
-            " RETURNING key"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key"
         ),
         (
             facts.agent,
@@ -216,42 +250,63 @@ def _one(rows: list[SessionRow], project: str, wanted: str) -> SessionRow:
     raise AmbiguousError(f"'{wanted[:64]}' fits several sessions: {ids}.", "Give the whole id.")
 
 
-def children(cache: Cache, row: SessionRow) -> list[SessionRow]:
+def children(cache: Cache, agent: str, parent: str) -> list[SessionRow]:
     """The sub-agents' sessions of a session."""
     found = cache.connection.execute(
         cache.sql(
             f"SELECT {_COLUMNS} FROM {{p}}session_sessions"
             " WHERE agent = ? AND parent = ? AND internal = 1 AND deleted = 0"
         ),
-        (row.agent, row.id),
+        (agent, parent),
     )
     return [_row(values) for values in found]
+
+
+def fill_wires(cache: Cache, id_key: bytes) -> None:
+    """Give each session that has none yet its wire id, so that what comes for it finds it."""
+    rows = cache.connection.execute(
+        cache.sql("SELECT key, agent, id, scope FROM {p}session_sessions WHERE wire IS NULL")
+    ).fetchall()
+    if rows:
+        with transaction(cache.connection):
+            cache.connection.executemany(
+                cache.sql("UPDATE {p}session_sessions SET wire = ? WHERE key = ?"),
+                [(wire_id(id_key, SessionKey(agent, sid, scope)), key) for key, agent, sid, scope in rows],
+            )
 
 
 def rekey(cache: Cache, id_key: bytes) -> None:
     """Compute each session's wire id anew, as after joining an account."""
     with transaction(cache.connection):
         cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET wire = NULL"))
-        rows = cache.connection.execute(
-            cache.sql("SELECT key, agent, id, scope FROM {p}session_sessions")
-        ).fetchall()
-        cache.connection.executemany(
-            cache.sql("UPDATE {p}session_sessions SET wire = ? WHERE key = ?"),
-            [(wire_id(id_key, SessionKey(agent, sid, scope)), key) for key, agent, sid, scope in rows],
-        )
+        fill_wires(cache, id_key)
 
 
 def bury(cache: Cache, wire: bytes) -> int:
-    """A session that the account knows to be dead; 1 when it lived here until now. Call inside a
-    transaction."""
-    row = cache.connection.execute(
-        cache.sql("SELECT key, deleted FROM {p}session_sessions WHERE wire = ?"), (wire,)
+    """A session that the account knows to be dead, its sub-agents' with it; 1 when it lived here until
+    now. Call inside a transaction."""
+    found = cache.connection.execute(
+        cache.sql("SELECT key, deleted, agent, id FROM {p}session_sessions WHERE wire = ?"), (wire,)
     ).fetchone()
-    if row is None:
+    if found is None:
         return 0
-    mark_deleted(cache, row[0])
-    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 2 WHERE key = ?"), (row[0],))
-    return int(not row[1])
+    key, deleted, agent, identity = found
+    mark_deleted(cache, key)
+    cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 2 WHERE key = ?"), (key,))
+    for child in children(cache, agent, identity):
+        mark_deleted(cache, child.key)
+    return int(not deleted)
+
+
+def is_orphaned(cache: Cache, row: SessionRow) -> bool:
+    """True for a sub-agent's session whose parent was deleted."""
+    if not row.internal or not row.parent:
+        return False
+    found = cache.connection.execute(
+        cache.sql("SELECT 1 FROM {p}session_sessions WHERE agent = ? AND id = ? AND deleted > 0"),
+        (row.agent, row.parent),
+    ).fetchone()
+    return found is not None
 
 
 def doomed(cache: Cache) -> list[int]:

@@ -5,6 +5,7 @@ nothing. The agent's file is only ever read.
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -18,11 +19,12 @@ from atomic_agent.cache.open import transaction
 from atomic_agent.capture.sources import Source
 from atomic_agent.projects import project_of
 from atomic_sessions.entry import Entry, Facts, View
-from atomic_sessions.errors import BadSessionFileError
+from atomic_sessions.errors import BadSessionFileError, FutureFormatError
+from atomic_sessions.formats.agents import viewer
 from atomic_sessions.formats.detect import detect
-from atomic_sessions.formats.lines import Line, split
+from atomic_sessions.formats.lines import Line, salvage, split
 from atomic_sessions.formats.scan import Scanner, ScanState
-from atomic_sessions.formats.upgrade import read_header
+from atomic_sessions.formats.upgrade import SessionHeader, members, read_header
 from atomic_sessions.ids import session_key
 
 CHUNK = 1024 * 1024
@@ -30,6 +32,9 @@ BATCH_BYTES = 8 * 1024 * 1024
 BATCH_LINES = 4000
 CHECK_BYTES = 4096
 HEAD_BYTES = 256 * 1024
+HEAD_LINES = 200
+MAX_HEAD_BYTES = 64 * 1024 * 1024
+MAX_NAME = 4096
 MAX_SIDE_BYTES = 64 * 1024 * 1024
 
 Outcome = Literal["new", "updated", "unchanged", "skipped", "deleted"]
@@ -58,6 +63,7 @@ class _Start(Struct, frozen=True):
     state: ScanState
     fresh: bool
     rewritten: bool
+    has_tail: bool = False
 
 
 def take(
@@ -73,14 +79,12 @@ def take(
     Raises OSError only when the file cannot be read at all.
     """
     found = source.path.stat()
-    mark = files.mark(cache, str(source.path))
-    if mark is not None and (mark.size, mark.mtime_ns, mark.inode) == (
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ino,
-    ):
-        if not _sides_changed(cache, source):
-            return Taken("unchanged")
+    if not stat.S_ISREG(found.st_mode):
+        return Taken("skipped", why="not a regular file")
+    mark = files.mark(cache, _name(source.path))
+    same = mark is not None and (mark.size, mark.mtime_ns, mark.inode) == _stat(source.path)
+    if same and not _sides_changed(cache, source):
+        return Taken("unchanged")
     with source.path.open("rb") as stream:
         start = _begin(cache, source, stream, mark, now, only)
         if isinstance(start, Taken):
@@ -88,6 +92,7 @@ def take(
         taken = Taken("new" if start.fresh else "updated", start.agent, rewritten=start.rewritten)
         _read(cache, source, stream, start, found, now, taken, progress)
     taken.entries += _take_sides(cache, source, start.session)
+    entries.refresh_stale(cache)
     if not taken.entries and not start.fresh:
         taken.outcome = "unchanged"
     return taken
@@ -113,9 +118,9 @@ def _begin(
             state if grown else ScanState(),
             fresh=False,
             rewritten=not grown,
+            has_tail=grown and mark.size > mark.offset,
         )
-    head = stream.read(HEAD_BYTES)
-    lines = [line.raw for line in split([head])]
+    lines = _head(stream)
     kind = detect(lines)
     agent = kind.agent or ("" if kind.why else source.agent)
     if not agent or (source.agent and agent != source.agent and source.agent == "claude-code"):
@@ -123,32 +128,84 @@ def _begin(
     if only and agent not in only:
         return Taken("skipped", agent)
     try:
-        facts = _facts(source, agent, kind.id, kind.owner, lines, now)
+        facts = _facts(source, agent, kind.id, kind.owner, lines)
     except BadSessionFileError as error:
         return Taken("skipped", agent, why=error.message)
     key = session_key(facts.agent, facts.id, facts.project)
     facts = msgspec.structs.replace(facts, scope=key.scope)
-    if sessions.is_deleted(cache, key):
+    above = session_key(facts.agent, facts.parent, facts.project)
+    if sessions.is_deleted(cache, key) or (
+        facts.internal and facts.parent and sessions.is_deleted(cache, above)
+    ):
         return Taken("deleted", agent, why="deleted earlier; nothing brings it back")
     fresh = sessions.by_key(cache, key) is None
     with transaction(cache.connection):
-        session = sessions.ensure(cache, facts)
+        session = sessions.ensure(cache, facts, spread=True)
     return _Start(session, agent, facts.internal, 0, ScanState(), fresh=fresh, rewritten=False)
 
 
-def _facts(source: Source, agent: str, own_id: str, owner: str, lines: list[bytes], now: int) -> Facts:
-    scanner = Scanner(agent, ScanState(), now=now, stamp_of=lambda _: 0, internal=bool(source.owner))
-    views = [scanner.read(raw)[1] for raw in lines[:200]]
-    cwd = next((v.cwd for v in views if v.cwd), "")
-    created = next((v.at for v in views if v.at is not None), int(source.path.stat().st_mtime * 1000))
-    stem, parent, internal, session_id = source.path.stem, "", False, own_id
+def _name(path: Path) -> str:
+    """A path as text that the cache takes, also when it is no UTF-8."""
+    return _text(str(path))
+
+
+def _text(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _head(stream: BinaryIO) -> list[bytes]:
+    """The first lines, each whole: a first record may hold a picture, a header more than a megabyte."""
+    found: list[bytes] = []
+    size = 0
+    for line in split(_beginning(stream)):
+        found.append(line.raw)
+        size += len(line.raw)
+        if size >= HEAD_BYTES or len(found) >= HEAD_LINES:
+            break
+    return found
+
+
+def _beginning(stream: BinaryIO) -> Iterator[bytes]:
+    size = 0
+    while size < MAX_HEAD_BYTES and (chunk := stream.read(HEAD_BYTES)):
+        size += len(chunk)
+        yield chunk
+
+
+def _header(lines: Sequence[bytes]) -> SessionHeader:
+    """The first line that is a session header; damage may stand before it."""
+    refused: BadSessionFileError | None = None
+    for raw in lines:
+        try:
+            return read_header(raw if members(raw) is not None else salvage(raw) or raw)
+        except FutureFormatError:
+            raise
+        except BadSessionFileError as error:
+            refused = refused or error
+    raise refused or BadSessionFileError("The file does not begin with a session header.")
+
+
+def _facts(source: Source, agent: str, own_id: str, owner: str, lines: list[bytes]) -> Facts:
+    cwd, created = "", None
+    read = viewer(agent, internal=bool(source.owner))
+    for raw in lines:
+        said = read(raw)
+        cwd = cwd or said.cwd
+        created = said.at if created is None else created
+        if cwd and created is not None:
+            break
+    if created is None:
+        created = int(source.path.stat().st_mtime * 1000)
+    stem, parent, internal, session_id = _text(source.path.stem), "", False, own_id
     if agent == "claude-code":
-        parent = source.owner or (owner if stem.startswith("agent-") else "")
+        parent = _text(source.owner) or (owner if stem.startswith("agent-") else "")
         internal = bool(parent)
         session_id = f"{parent}/{stem}" if internal else stem
     else:
-        header = read_header(next(raw for raw in lines if raw.strip()))
+        header = _header(lines)
         parent, internal, cwd = header.parent, header.internal, header.cwd
+    if max(len(session_id), len(cwd), len(parent)) > MAX_NAME:
+        raise BadSessionFileError("The session's id, folder or parent is longer than any real one.")
     return Facts(agent, session_id, "", cwd, project_of(cwd), created, parent, internal)
 
 
@@ -182,15 +239,19 @@ def _read(
     batch: list[entries.Incoming] = []
     size = 0
     tail: Line | None = None
+    early = entries.unsealed_at(cache, start.session, start.state.pos) if start.has_tail else []
     for line in split(_chunks(stream, progress), offset):
         if not line.whole:
             tail = line
             break
         batch.append(scanner.read(line.raw))
+        if early:
+            _take_back(cache, start.session, early, batch[0])
+            early = []
         offset = line.end
         size += len(line.raw)
         if size >= BATCH_BYTES or len(batch) >= BATCH_LINES:
-            _commit(cache, source, stream, start.session, batch, offset, found, scanner.state, taken)
+            _commit(cache, source, stream, start.session, batch, offset, None, scanner.state, taken)
             batch, size = [], 0
     provisional = _provisional(scanner, tail) if tail is not None else None
     taken.held_back = tail is not None and provisional is None
@@ -206,6 +267,17 @@ def _provisional(scanner: Scanner, tail: Line) -> entries.Incoming | None:
     return None if view.damaged else (entry, view)
 
 
+def _take_back(cache: Cache, session: int, early: list[entries.StoredEntry], line: entries.Incoming) -> None:
+    """A last line that was taken in before its newline came, and has grown since, gives way to what it is now:
+    unless a record holds it already, or something hangs below it."""
+    for stored in early:
+        old, new = stored.entry, line[0]
+        if new.raw != old.raw and new.raw.startswith(old.raw):
+            with transaction(cache.connection):
+                if new.id == old.id or not entries.has_children(cache, session, old.id):
+                    entries.take_back(cache, session, stored.row)
+
+
 def _chunks(stream: BinaryIO, progress: Callable[[int], None]) -> Iterator[bytes]:
     while chunk := stream.read(CHUNK):
         progress(len(chunk))
@@ -219,11 +291,13 @@ def _commit(
     session: int,
     batch: list[entries.Incoming],
     offset: int,
-    found: os.stat_result,
+    found: os.stat_result | None,
     state: ScanState,
     taken: Taken,
     extra: list[entries.Incoming] | None = None,
 ) -> None:
+    """Take in a batch with the mark it reaches. `found` None: the file goes on, so that after a kill it
+    must not look as if it had been read to its end."""
     here = stream.tell()
     check = min(CHECK_BYTES, offset)
     stream.seek(offset - check)
@@ -232,11 +306,11 @@ def _commit(
     with transaction(cache.connection):
         added = entries.insert(cache, session, [*batch, *(extra or [])])
         mark = files.FileMark(
-            str(source.path),
+            _name(source.path),
             session,
-            found.st_size,
-            found.st_mtime_ns,
-            found.st_ino,
+            found.st_size if found is not None else offset,
+            found.st_mtime_ns if found is not None else 0,
+            found.st_ino if found is not None else 0,
             offset,
             check,
             check_hash,
@@ -249,8 +323,7 @@ def _commit(
 
 
 def _sides_changed(cache: Cache, source: Source) -> bool:
-    known = files.stats(cache) if source.sides else {}
-    return any(_stat(path) != known.get(str(path)) for path in source.sides)
+    return any(_stat(path) != files.stats(cache, _name(path)) for path in source.sides)
 
 
 def _stat(path: Path) -> tuple[int, int, int]:
@@ -261,16 +334,15 @@ def _stat(path: Path) -> tuple[int, int, int]:
 def _take_sides(cache: Cache, source: Source, session: int) -> int:
     """Spilled outputs and the like travel with the session, whole."""
     new = 0
-    known = files.stats(cache) if source.sides else {}
     for path in source.sides:
         size, mtime, inode = _stat(path)
-        if known.get(str(path)) == (size, mtime, inode) or size > MAX_SIDE_BYTES:
+        if files.stats(cache, _name(path)) == (size, mtime, inode) or size > MAX_SIDE_BYTES:
             continue
-        name = f"{path.parent.name}/{path.name}" if path.parent.name == "tool-results" else path.name
+        name = _text(f"{path.parent.name}/{path.name}" if path.parent.name == "tool-results" else path.name)
         entry = Entry(f"file:{name}", None, 0, mtime // 1_000_000, path.read_bytes(), loose=True, file=name)
         with transaction(cache.connection):
             new += entries.insert(cache, session, [(entry, View(kind="file", in_context=False))]).new
             files.put(
-                cache, files.FileMark(str(path), session, size, mtime, inode, size, 0, b"", ScanState())
+                cache, files.FileMark(_name(path), session, size, mtime, inode, size, 0, b"", ScanState())
             )
     return new

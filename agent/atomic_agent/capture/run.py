@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.open import repeatable
 from atomic_agent.capture import sources
 from atomic_agent.capture.follow import Taken, take
 from atomic_sessions.errors import AtomicError, UsageError
@@ -68,7 +69,10 @@ def capture(
     now: int,
     progress: Callable[[int, int, int], None] = lambda *_: None,
 ) -> Report:
-    """Take in the files, of the agents in `only` when it names some; `progress` hears (files done, files in all, bytes read so far)."""
+    """Take in the files, of the agents in `only` when it names some.
+
+    `progress` hears (files done, files in all, bytes read so far).
+    """
     report = Report()
     read = 0
 
@@ -77,19 +81,20 @@ def capture(
         read += size
         progress(index, len(found), read)
 
-    for index, source in enumerate(found):
-        try:
-            taken = take(cache, source, now, heard, only)
-        except OSError as error:
-            report.skipped.append(Skipped(source.path, f"unreadable: {error.strerror}"))
-            continue
-        except AtomicError as error:
-            if error.exit_code != 6:
-                raise
-            report.skipped.append(Skipped(source.path, error.message))
-            continue
-        _count(report, source, taken)
-        progress(index + 1, len(found), read)
+    with repeatable(cache.connection):
+        for index, source in enumerate(found):
+            try:
+                taken = take(cache, source, now, heard, only)
+            except OSError as error:
+                report.skipped.append(Skipped(source.path, f"unreadable: {error.strerror}"))
+                continue
+            except AtomicError as error:
+                if error.exit_code != 6:
+                    raise
+                report.skipped.append(Skipped(source.path, error.message))
+                continue
+            _count(report, source, taken)
+            progress(index + 1, len(found), read)
     return report
 
 

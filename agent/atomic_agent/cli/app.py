@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         code = run(arguments)
         sys.stdout.flush()
     except AtomicError as error:
-        print(f"atomic: {error}", file=sys.stderr)
+        print(f"atomic: {_shown(str(error))}", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         print("atomic: interrupted", file=sys.stderr)
@@ -51,16 +51,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _shown(message: str) -> str:
+    """An error's sentence on one line; it may quote an id or a path that holds escapes."""
+    from atomic_agent.cli.terminal import safe
+
+    return safe(message).replace("\n", " ")
+
+
 def _unforeseen(error: Exception) -> int:
     """One sentence for an error nobody foresaw: where it happened, never what it said."""
     if os.environ.get("ATOMIC_DEBUG") == "1":
         # The frames alone: an exception's own words may quote what it choked on (A6).
         sys.stderr.writelines(traceback.format_tb(error.__traceback__))
     database = sys.modules.get("sqlcipher3.dbapi2")
+    if database is not None and isinstance(error, database.OperationalError):
+        from atomic_agent.cache.open import disk_error
+
+        told: AtomicError = disk_error(error)
+        print(f"atomic: {told}", file=sys.stderr)
+        return told.exit_code
     if database is not None and isinstance(error, database.DatabaseError):
         print(
-            "atomic: the cache answered with an error it should not have; it may be damaged. Run the command again;"
-            " if it stays, move ~/.atomic/workflows/journal.sqlite aside and run: atomic capture, atomic sync",
+            "atomic: The cache answered as a damaged one does. Run the command again; if it stays, move"
+            " ~/.atomic/workflows aside and run: atomic capture, atomic sync",
             file=sys.stderr,
         )
         return CacheRefusedError.exit_code
@@ -93,7 +106,8 @@ def run(arguments: list[str]) -> int:
         print(f"atomic {version('atomic-sessions')}")
         return 0
     if name and not name.startswith("-"):
-        print(f"atomic: there is no command '{name[:40]}'. See: atomic --help", file=sys.stderr)
+        known = "".join(character for character in name[:40] if character.isprintable())
+        print(f"atomic: there is no command '{known}'. See: atomic --help", file=sys.stderr)
         return 2
     converse = importlib.import_module("atomic_agent.cli.converse")
     parser = argparse.ArgumentParser(prog="atomic", usage="atomic [options]  |  atomic COMMAND …")

@@ -7,7 +7,7 @@ import msgspec
 
 from atomic_agent.capture import run as capturing
 from atomic_agent.capture.sources import AGENTS
-from atomic_agent.cli.terminal import Progress, emit_json, megabytes, now_ms, say, welcome
+from atomic_agent.cli.terminal import Progress, emit_json, megabytes, now_ms, one_line, say, welcome
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import open_journal
 
@@ -16,7 +16,9 @@ SHOWN = 20
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("agents", nargs="*", metavar="AGENT", help=f"only these: {', '.join(AGENTS)}")
-    parser.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="look here, for any agent's files")
+    parser.add_argument(
+        "--from", dest="folder", type=Path, metavar="DIR", help="look here, for any agent's files"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -67,6 +69,6 @@ def _print(report: capturing.Report, options: argparse.Namespace) -> None:
     if report.skipped:
         print(f"{len(report.skipped)} files were skipped:")
         for skipped in report.skipped[:SHOWN]:
-            print(f"  {skipped.path}: {skipped.why}")
+            print(f"  {one_line(str(skipped.path))}: {one_line(skipped.why)}")
         if len(report.skipped) > SHOWN:
             say(f"  … and {len(report.skipped) - SHOWN} more (see --json)")

@@ -6,19 +6,20 @@ import json
 import subprocess
 import sys
 
-from atomic_sessions.clock import iso
-from atomic_sessions.errors import UsageError
-
 from atomic_agent.account import pairing
 from atomic_agent.cli.terminal import age, confirm, emit_json, now_ms, one_line, say, table
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import Journal, open_journal
 from atomic_agent.sync.identity import connect, membership, names, trusted_ledger
+from atomic_sessions.clock import iso
+from atomic_sessions.errors import UsageError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=["list", "add", "approve"], default="list")
-    parser.add_argument("words", nargs="*", metavar="WORDS", help="for approve: the four words (`-`: from stdin)")
+    parser.add_argument(
+        "words", nargs="*", metavar="WORDS", help="for approve: the four words (`-`: from stdin)"
+    )
     parser.add_argument("--yes", action="store_true", help="for approve: do not ask again")
     parser.add_argument("--json", action="store_true", help="one JSON object a machine")
 
@@ -41,7 +42,13 @@ def _list(journal: Journal, options: argparse.Namespace) -> int:
     now = now_ms()
     rows = []
     for member in sorted(trusted.members.values(), key=lambda m: m.added):
-        state = "removed" if member.removed is not None else "this machine" if member.device == mine.device.id else ""
+        state = (
+            "removed"
+            if member.removed is not None
+            else "this machine"
+            if member.device == mine.device.id
+            else ""
+        )
         if options.json:
             emit_json(
                 {
@@ -69,7 +76,8 @@ def _add(journal: Journal) -> int:
     }
     # It answers the other machine's first message; nothing it holds can be read without the string.
     helper = subprocess.Popen(
-        [sys.executable, "-m", "atomic_agent.account.responder"],
+        # -P: never a module of the folder one happens to stand in.
+        [sys.executable, "-P", "-m", "atomic_agent.account.responder"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -89,7 +97,9 @@ def _add(journal: Journal) -> int:
 def _approve(journal: Journal, options: argparse.Namespace) -> int:
     typed = sys.stdin.read() if options.words == ["-"] else " ".join(options.words)
     if not typed.strip():
-        raise UsageError("Type the words the new machine shows.", "atomic devices approve WORD WORD WORD WORD")
+        raise UsageError(
+            "Type the words the new machine shows.", "atomic devices approve WORD WORD WORD WORD"
+        )
     confirm("Let the machine that shows these words read all sessions of this account?", yes=options.yes)
     print(f"'{one_line(pairing.approve(journal, typed, now_ms()))}' is in the account now.")
     return 0

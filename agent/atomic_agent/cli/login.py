@@ -33,7 +33,9 @@ def run(options: argparse.Namespace) -> int:
         if options.invite is not None:
             login.create_account(journal, options.url, read_secret_argument(options.invite, "invite"), name)
             print(f"A new account at {options.url}; this machine is '{name}'.")
-            say("Keep a recovery kit of this account: atomic recovery save FILE. Add a machine: atomic devices add")
+            say(
+                "Keep a recovery kit of this account: atomic recovery save FILE. Add a machine: atomic devices add"
+            )
         else:
             text = read_secret_argument(options.join, "pairing string")
             pairing.join(journal, options.url, text, name, _show, now_ms)

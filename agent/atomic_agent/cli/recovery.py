@@ -13,7 +13,9 @@ from atomic_agent.sync.run import synchronise
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["save", "restore"])
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--key-file", type=Path, metavar="PATH", help="for restore: put the key here, not in the keyring")
+    parser.add_argument(
+        "--key-file", type=Path, metavar="PATH", help="for restore: put the key here, not in the keyring"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,10 +31,10 @@ def run(options: argparse.Namespace) -> int:
         if options.key_file is not None:
             say(f"Name it from now on: export ATOMIC_KEY_FILE='{options.key_file}'")
         return 0
-    mine = recovery.restore_account(home(), found, now_ms())
-    print(f"This machine is in the account again, as '{mine.device.name}'.", flush=True)
-    say("Its kit is a new one: atomic recovery save FILE")
     with open_journal(home()) as journal:
+        mine = recovery.restore_account(journal, found)
+        print(f"This machine is in the account again, as '{mine.device.name}'.", flush=True)
         done = synchronise(journal)
     print(f"Synced: {done.entries} entries of {done.sessions} sessions fetched.")
+    say("Save this machine's own kit too: atomic recovery save FILE")
     return 0

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from atomic_sessions.clock import iso
-
 from atomic_agent.cache import sessions as rows
 from atomic_agent.cache.machines import machines_of
 from atomic_agent.cache.search import search
@@ -15,6 +13,7 @@ from atomic_agent.cli.terminal import age, confirm, emit_json, now_ms, one_line,
 from atomic_agent.locations import home
 from atomic_agent.projects import display, project_of
 from atomic_agent.stores.journal import Journal, open_journal
+from atomic_sessions.clock import iso
 
 
 class Listed(Struct):
@@ -56,7 +55,10 @@ def run(options: argparse.Namespace) -> int:
         project = project_of(str(Path.cwd()))
         found: list[tuple[rows.SessionRow, str, str]] = []
         if options.search is not None:
-            found = [(h.session, h.snippet, h.entry) for h in search(journal.cache, options.search, limit=options.limit or 50)]
+            found = [
+                (h.session, h.snippet, h.entry)
+                for h in search(journal.cache, options.search, limit=options.limit or 50)
+            ]
         else:
             everywhere = options.all or options.json
             found = [
@@ -105,7 +107,7 @@ def _print(
         if options.search is not None:
             print("No session matches.")
         else:
-            print(f"No sessions of {display(project)} here yet.")
+            print(f"No sessions of {one_line(display(project))} here yet.")
             say("See all projects: atomic sessions --all. Bring some in: atomic capture")
         return
     now = now_ms()
@@ -115,7 +117,14 @@ def _print(
         about = one_line(snippet or row.label)
         place = [one_line(display(row.project))] if wide else []
         lines.append(
-            [row.id[:8] if len(row.id) >= 32 else one_line(row.id), row.agent, f"{row.messages}", age(row.newest_at, now), *place, about]
+            [
+                one_line(row.id[:8] if len(row.id) >= 32 else row.id),
+                one_line(row.agent),
+                f"{row.messages}",
+                age(row.newest_at, now),
+                *place,
+                about,
+            ]
         )
     table(lines, flexible=len(lines[0]) - 1)
 
@@ -135,7 +144,7 @@ def _delete(journal: Journal, options: argparse.Namespace) -> int:
             yes=options.yes,
         )
         delete_session(journal, row)
-        print(f"Deleted {row.id}.")
+        print(f"Deleted {one_line(row.id)}.")
     if journal.secrets.membership is not None:
         from atomic_agent.sync.background import sync_quietly
 

@@ -2,17 +2,18 @@
 
 import argparse
 
-from atomic_sessions.clock import iso
-from atomic_sessions.errors import UsageError
-
 from atomic_agent.cli.terminal import emit_json, one_line, read_secret_argument, say, table
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import Journal, open_journal
+from atomic_sessions.clock import iso
+from atomic_sessions.errors import UsageError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=["list", "revoke"], default="list")
-    parser.add_argument("link", nargs="?", metavar="ID|-", help="for revoke: the share's id, or `-`: link from stdin")
+    parser.add_argument(
+        "link", nargs="?", metavar="ID|-", help="for revoke: the share's id, or `-`: link from stdin"
+    )
     parser.add_argument("--links", action="store_true", help="show the links themselves")
     parser.add_argument("--json", action="store_true", help="one JSON object a share")
 
@@ -23,7 +24,9 @@ def run(options: argparse.Namespace) -> int:
     with open_journal(home()) as journal:
         if options.action == "revoke":
             if options.link is None:
-                raise UsageError("Say which share: its id, or `-` and the link on stdin.", "See: atomic shares")
+                raise UsageError(
+                    "Say which share: its id, or `-` and the link on stdin.", "See: atomic shares"
+                )
             print(f"Revoked {shares.revoke(journal, read_secret_argument(options.link, 'link'))}.")
             return 0
         return _list(journal, options)

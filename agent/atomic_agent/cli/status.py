@@ -2,14 +2,13 @@
 
 import argparse
 
-from atomic_sessions.clock import iso
-
 from atomic_agent.cache import outbox
 from atomic_agent.cli.terminal import age, emit_json, now_ms
 from atomic_agent.keys import sources
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import Journal, open_journal
 from atomic_agent.sync.run import LAST_SYNC
+from atomic_sessions.clock import iso
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +64,11 @@ def _print(found: dict[str, object]) -> None:
         return
     print(f"account   {found['service']}, this machine is '{found['machine']}'")
     entries, records = found["unsynced_entries"], found["unsynced_records"]
-    state = "everything is synced" if not entries and not records else f"{entries} entries and {records} records wait"
+    state = (
+        "everything is synced"
+        if not entries and not records
+        else f"{entries} entries and {records} records wait"
+    )
     print(f"sync      {state}; last sync: {found['last_sync_age'] or 'never'}")
     for refused in found["refused_records"]:  # type: ignore[attr-defined]  # a list, see facts
         print(f"refused   {refused['records']} records: {refused['reason']}")

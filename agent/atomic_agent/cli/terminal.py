@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from atomic_agent.stores.journal import Journal
 from atomic_sessions.errors import ConfirmationError
 
-from atomic_agent.stores.journal import Journal
-
-_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
+_CONTROL = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_UNSHOWN = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ud800-\udfff]")
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
 
 
 def safe(text: str) -> str:
@@ -34,8 +36,10 @@ def say(text: str) -> None:
 
 
 def emit_json(value: object) -> None:
-    """One JSON value on a line of stdout."""
-    sys.stdout.write(json.dumps(msgspec.to_builtins(value), ensure_ascii=False) + "\n")
+    """One JSON value on a line of stdout. What drives a terminal, and half characters as of paths that
+    are no UTF-8, stay escaped."""
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    sys.stdout.write(_UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def width(text: str) -> int:
@@ -131,7 +135,9 @@ def read_secret_argument(value: str, what: str) -> str:
     text = sys.stdin.read() if value == "-" else value
     text = text.strip()
     if not text:
-        raise ConfirmationError(f"No {what} was given.", f"Pass it on standard input: printf %s … | atomic … -")
+        raise ConfirmationError(
+            f"No {what} was given.", "Pass it on standard input: printf %s … | atomic … -"
+        )
     return text
 
 

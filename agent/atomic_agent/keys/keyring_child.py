@@ -52,7 +52,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:  # JSON
     except KeyringError as error:
         return {"error": "locked" if "-25308" in str(error) else "failed"}
     # Backends raise what they like: pywintypes.error, jeepney and D-Bus errors, RuntimeError.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # see above
         return {"error": "failed", "backend": type(error).__name__}
 
 
@@ -61,7 +61,9 @@ def _name(backend: object) -> str:
 
 
 def main() -> None:
-    json.dump(answer(json.loads(sys.stdin.readline())), sys.stdout)
+    # What a backend prints is no answer.
+    out, sys.stdout = sys.stdout, sys.stderr
+    json.dump(answer(json.loads(sys.stdin.readline())), out)
 
 
 if __name__ == "__main__":

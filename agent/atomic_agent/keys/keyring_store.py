@@ -1,13 +1,14 @@
 """The OS keyring, asked through a child process with a time limit: it hangs for some people."""
 
 import base64
+import binascii
 import json
 import subprocess
 import sys
 from typing import Any
 
 from atomic_agent.keys.local_key import LocalKey
-from atomic_sessions.errors import KeyringLockedError, KeyringSilentError, NoKeyStoreError
+from atomic_sessions.errors import KeyMissingError, KeyringLockedError, KeyringSilentError, NoKeyStoreError
 
 TIMEOUT_SECONDS = 5.0
 
@@ -21,7 +22,8 @@ REMEDIES = (
 def _ask(request: dict[str, Any]) -> dict[str, Any]:  # JSON
     try:
         child = subprocess.run(  # our own module, nothing secret in argv
-            [sys.executable, "-m", "atomic_agent.keys.keyring_child"],
+            # -P: never a module of the folder one happens to stand in.
+            [sys.executable, "-P", "-m", "atomic_agent.keys.keyring_child"],
             input=json.dumps(request) + "\n",
             capture_output=True,
             text=True,
@@ -60,7 +62,14 @@ def load(account: str, backend: str) -> LocalKey | None:
     if not found.get("ok"):
         raise _refuse(found)
     text = found.get("secret")
-    return LocalKey(base64.b64decode(text)) if isinstance(text, str) else None
+    if not isinstance(text, str):
+        return None
+    try:
+        return LocalKey(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        raise KeyMissingError(
+            "The keyring's item holds no key.", "Restore it with: atomic recovery restore FILE"
+        ) from None
 
 
 def store(account: str, key: LocalKey) -> str:

@@ -12,7 +12,9 @@ from atomic_agent import private_files
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
 from atomic_sessions.errors import KeyMissingError, SealError
+from atomic_sessions.ledger import LedgerEntry
 from atomic_sessions.seal import AccountKeys, open_small, seal_small
+from atomic_sessions.wire import Wrap
 
 _LABEL = b"atomic1/keystore"
 
@@ -74,6 +76,21 @@ class Token(Struct, frozen=True):
     expires_at: int
 
 
+class Founding(Struct, frozen=True):
+    """A new account that was asked for and not confirmed yet: sent again as it is after a cut."""
+
+    __repr__ = _hidden
+
+    url: str
+    invite: str
+    account: bytes
+    key: bytes
+    id_key: bytes
+    device: Device
+    ledger: list[LedgerEntry]
+    wraps: list[Wrap]
+
+
 class Secrets(Struct):
     """The content of the keystore."""
 
@@ -85,6 +102,7 @@ class Secrets(Struct):
     membership: Membership | None = None
     token: Token | None = None
     offer: PairingOffer | None = None
+    founding: Founding | None = None
     provider_keys: dict[str, str] = {}
 
 

@@ -50,4 +50,4 @@ def unwrap(content: bytes, passphrase: str) -> LocalKey:
 def _stretch(passphrase: str, lead: bytes) -> bytes:
     _, _, memory, passes, lanes, salt = _LAYOUT.unpack(lead)
     kdf = Argon2id(salt=salt, length=32, iterations=passes, lanes=lanes, memory_cost=memory * 1024)
-    return kdf.derive(passphrase.encode())
+    return kdf.derive(passphrase.encode("utf-8", "surrogatepass"))

@@ -115,7 +115,11 @@ def is_given() -> bool:
 def ask_passphrase(prompt: str) -> str:
     """A passphrase from ATOMIC_PASSPHRASE_FD or the terminal, never echoed."""
     if number := os.environ.get("ATOMIC_PASSPHRASE_FD"):
-        return _read_descriptor("ATOMIC_PASSPHRASE_FD", number, 4096).decode().rstrip("\n")
+        return (
+            _read_descriptor("ATOMIC_PASSPHRASE_FD", number, 4096)
+            .decode("utf-8", "surrogateescape")
+            .rstrip("\n")
+        )
     if not sys.stdin.isatty():
         raise NoKeyStoreError(
             "The key is protected by a passphrase and there is no terminal to ask for it.",

@@ -3,8 +3,10 @@
 import getpass
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import msgspec
 
 from atomic_agent.cache import entries, sessions
 from atomic_agent.cache.cache import Cache
@@ -220,8 +222,13 @@ def adopt(journal: Journal, bundle: Bundle, cwd: str) -> sessions.SessionRow:
         old.agent, identity, "", cwd, project, old.created_at, old.id, internal=False, header=header
     )
     view = viewer(old.agent, internal=old.internal)
-    found: Iterator[tuple[Entry, View]] = (
-        (entry, view(entry.raw)) for entry in bundle.entries if not entry.file
-    )
+    found = _renumbered(bundle, view, now)
     with transaction(journal.cache.connection):
         return _store(journal.cache, facts, found)
+
+
+def _renumbered(bundle: Bundle, view: Callable[[bytes], View], now: int) -> Iterator[tuple[Entry, View]]:
+    """A bundle's entries with places and times of our own bounds: a stranger's numbers decide nothing."""
+    for pos, entry in enumerate(entry for entry in bundle.entries if not entry.file):
+        at = min(max(0, entry.stamp), now)
+        yield msgspec.structs.replace(entry, pos=pos, stamp=at), view(entry.raw)

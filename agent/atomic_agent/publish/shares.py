@@ -35,6 +35,7 @@ class Note(Struct, frozen=True, array_like=True):
     session: str
     title: str
     secret: bytes
+    protected: bool = False
 
     def __repr__(self) -> str:
         return "<share note>"
@@ -83,6 +84,11 @@ def publish(
     facts = ready.bundle.facts
     with connect(journal, now_ms) as client:
         known = None if fresh_link or views is not None else _live(client, mine, kind, facts.agent, facts.id)
+        if known is not None and known.note is not None and known.note.protected and password is None:
+            raise UsageError(
+                "The link this session has needs a password, and would lose it.",
+                "Give --password again, or --new for a link without one.",
+            )
         note = known.note if known is not None and known.note is not None else None
         secret = note.secret if note is not None else secrets.token_bytes(32) if kind == "sealed" else b""
         payload = _payload(ready, kind, secret, password)
@@ -95,7 +101,7 @@ def publish(
         )
         object_id = hashlib.sha256(payload).digest()
         client.upload(wire.UploadRequest(object_id, len(payload), "share"), payload)
-        written = Note(1, facts.agent, facts.id, ready.bundle.name[:200], secret)
+        written = Note(1, facts.agent, facts.id, ready.bundle.name[:200], secret, password is not None)
         sealed_note = seal_small(
             mine.key, NOTE_LABEL, msgspec.msgpack.encode(written), secrets.token_bytes(12)
         )

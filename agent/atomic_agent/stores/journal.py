@@ -69,10 +69,22 @@ class Journal:
 def open_journal(home: Home) -> Journal:
     """Open the default store, making key and cache where there is neither.
 
-    Raises NoKeyStoreError, KeyMissingError, CacheRefusedError, StoreWriteError.
+    Raises NoKeyStoreError, KeyMissingError, CacheRefusedError, StoreWriteError, BusyError.
     """
     if home.root.exists():
         private_files.check_folder(home.root)
+    if read_keyinfo(home.keyinfo) is not None:
+        return _open(home)
+    # Two first commands at once must not make two keys.
+    private_files.make_folder(home.keys)
+    try:
+        with exclusive(home.keys / "lock", LOCK_SECONDS):
+            return _open(home)
+    except LockedError:
+        raise BusyError("Another process is making the first key.", "Try again in a moment.") from None
+
+
+def _open(home: Home) -> Journal:
     key = sources.find(home)
     made = False
     if key is None:

@@ -20,7 +20,9 @@ from atomic_sessions.ledger import LedgerEntry
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
+MAX_REPLY_BYTES = wire.MAX_PULL_BYTES + wire.MAX_EVENT_BYTES + 1024 * 1024
 READ_SECONDS = 30.0
+PLAIN = {"Accept-Encoding": "identity"}
 MENDS: dict[str, str] = {
     wire.ErrorCode.BAD_INVITE: "Ask for a new invite: atomic-service invite",
     wire.ErrorCode.UNAUTHORIZED: "Log in again: atomic login URL",
@@ -35,14 +37,20 @@ MENDS: dict[str, str] = {
 def normal_url(url: str) -> str:
     """The service's address as it is kept; UsageError for one that cannot be used."""
     text = url.strip().rstrip("/")
-    parts = urlsplit(text if "//" in text else f"https://{text}")
+    try:
+        parts = urlsplit(text if "//" in text else f"https://{text}")
+        number = parts.port
+    except ValueError:
+        raise UsageError(
+            f"'{text[:80]}' is not a service's address.", "Give it as https://host[:port]"
+        ) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise UsageError(f"'{text[:80]}' is not a service's address.", "Give it as https://host[:port]")
     if parts.username or parts.password:
         raise UsageError("A service's address carries no user or password.", "Give it as https://host[:port]")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise UsageError(f"http:// is for this machine only, not for {parts.hostname}.", "Use https://")
-    port = f":{parts.port}" if parts.port else ""
+    port = f":{number}" if number else ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
@@ -127,14 +135,8 @@ class Client:
     def pull(self, cursor: bytes) -> wire.Pull:
         return self._ask("GET", f"/v1/pull?cursor={cursor.hex()}", None, wire.Pull, auth=True)
 
-    def snapshot(self) -> wire.Snapshot:
-        return self._ask("GET", "/v1/snapshot", None, wire.Snapshot, auth=True)
-
     def sessions(self) -> list[wire.SessionRow]:
         return self._ask("GET", "/v1/sessions", None, wire.Sessions, auth=True).sessions
-
-    def have(self, ids: list[bytes]) -> list[bytes]:
-        return self._ask("POST", "/v1/have", wire.Have(ids), wire.Missing, auth=True).missing
 
     def share(self, request: wire.ShareRequest) -> wire.Share:
         return self._ask("POST", "/v1/shares", request, wire.Share, auth=True)
@@ -157,14 +159,14 @@ class Client:
 
     def public(self, path: str) -> bytes:
         """A published thing, without a token: `/s/…`."""
-        reply = self._send("GET", self.url + path, headers={})
+        reply = self._send("GET", self.url + path, limit=wire.MAX_OBJECT_BYTES, headers=PLAIN)
         if reply.status_code != 200:
             raise self._problem(reply)
         return reply.content
 
     def claim(self, path: str) -> bytes:
         """One of a limited number of views of a share."""
-        reply = self._send("POST", self.url + path, headers={})
+        reply = self._send("POST", self.url + path, limit=wire.MAX_OBJECT_BYTES, headers=PLAIN)
         if reply.status_code != 200:
             raise self._problem(reply)
         return reply.content
@@ -204,21 +206,43 @@ class Client:
         if reply.status_code == 401 and auth and self._sign_in is not None:
             self._token = self._sign_in(self).token
             reply = self._send(method, self.url + path, content=content, headers=self._headers(auth=True))
-        if reply.status_code >= 300 or wire.API_HEADER not in reply.headers:
+        if wire.API_HEADER not in reply.headers:
+            raise self._foreign(reply)
+        if reply.status_code >= 300:
             raise self._problem(reply)
         return reply
 
     def _headers(self, *, auth: bool) -> dict[str, str]:
-        headers = {"Accept": wire.CONTENT_TYPE, "Content-Type": wire.CONTENT_TYPE}
+        headers = {
+            "Accept": wire.CONTENT_TYPE,
+            "Accept-Encoding": "identity",
+            "Content-Type": wire.CONTENT_TYPE,
+        }
         if auth:
             if not self._token and self._sign_in is not None:
                 self._token = self._sign_in(self).token
             headers["Authorization"] = f"Bearer {self._token}"
         return headers
 
-    def _send(self, method: str, url: str, **arguments: Any) -> httpx.Response:  # httpx's own arguments
+    def _send(
+        self,
+        method: str,
+        url: str,
+        *,
+        limit: int = MAX_REPLY_BYTES,
+        **arguments: Any,  # httpx's own arguments
+    ) -> httpx.Response:
+        """One request; the reply is read up to `limit` bytes and no further."""
         try:
-            return self._http.request(method, url, **arguments)
+            with self._http.stream(method, url, **arguments) as reply:
+                content = bytearray()
+                for piece in reply.iter_raw():
+                    content += piece
+                    if len(content) > limit:
+                        raise ServiceUnreachableError(
+                            f"What answers at {self.url} sends more than was asked for.", "Check the address."
+                        )
+            return httpx.Response(reply.status_code, headers=reply.headers, content=bytes(content))
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise UsageError(
                 f"'{self.url}' is not a service's address.", "Give it as https://host[:port]"
@@ -235,7 +259,16 @@ class Client:
 
     def _object(self, method: str, transfer: wire.Transfer, content: bytes | None) -> bytes:
         url = transfer.url if "://" in transfer.url else self.url + transfer.url
-        reply = self._send(method, url, content=content, headers=transfer.headers, timeout=300.0)
+        parts = urlsplit(url)
+        local = is_loopback(parts.hostname or "") and is_loopback(urlsplit(self.url).hostname or "")
+        if parts.scheme != "https" and not local:
+            raise ServiceUnreachableError(
+                "The service names a place for a large object that is not safe to reach.",
+                "Ask its operator: the object store needs https.",
+            )
+        reply = self._send(
+            method, url, limit=wire.MAX_OBJECT_BYTES, content=content, headers=transfer.headers, timeout=300.0
+        )
         if reply.status_code == 412 and method == "PUT":
             return b""
         if reply.status_code >= 300:
@@ -244,14 +277,17 @@ class Client:
             )
         return reply.content
 
+    def _foreign(self, reply: httpx.Response) -> ServiceUnreachableError:
+        kind = reply.headers.get("content-type", "").split(";")[0] or "no content type"
+        return ServiceUnreachableError(
+            f"What answers at {self.url} is not an Atomic service (status {reply.status_code}, {kind}).",
+            "Check the address; a proxy or a login page may stand in between.",
+        )
+
     def _problem(self, reply: httpx.Response) -> ServiceRefusedError | ServiceUnreachableError:
         kind = reply.headers.get("content-type", "")
         if not kind.startswith(wire.PROBLEM_TYPE):
-            return ServiceUnreachableError(
-                f"What answers at {self.url} is not an Atomic service (status {reply.status_code},"
-                f" {kind.split(';')[0] or 'no content type'}).",
-                "Check the address; a proxy or a login page may stand in between.",
-            )
+            return self._foreign(reply)
         try:
             problem = msgspec.json.decode(reply.content, type=wire.Problem)
         except msgspec.MsgspecError:

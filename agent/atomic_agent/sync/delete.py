@@ -10,7 +10,7 @@ def delete_session(journal: Journal, row: sessions.SessionRow) -> None:
     the next sync sends its tombstone to the other machines."""
     cache = journal.cache
     with transaction(cache.connection):
-        for one in [row, *sessions.children(cache, row)]:
+        for one in [row, *sessions.children(cache, row.agent, row.id)]:
             if one.wire is not None:
                 outbox.rewind_waiting(cache, one.wire, cache.writer)
             sessions.mark_deleted(cache, one.key)

@@ -17,28 +17,31 @@ from atomic_agent.cache.open import transaction
 from atomic_agent.keys.keystore import Membership
 from atomic_sessions.entry import Entry, View
 from atomic_sessions.envelope import ZERO32, Header, Kind, Sealed, parse, verify
-from atomic_sessions.errors import SealError
+from atomic_sessions.errors import BadSessionFileError, SealError, ServiceRefusedError
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import SessionKey, wire_id
 from atomic_sessions.ledger import Ledger
 from atomic_sessions.seal import BlobRef, RecordBody, decode_body, open_sealed, split_blob
-from atomic_sessions.wire import Event, Pull
+from atomic_sessions.wire import ErrorCode, Event, Pull
 
 CURSOR = "cursor"
 
 
 class Pulled(Struct):
-    """What a pull brought. `refused` counts events that did not verify or open."""
+    """What a pull brought. `refused` counts events that did not verify or open, `dropped` sessions that
+    were deleted elsewhere while this machine still had something to send of them."""
 
     events: int = 0
     entries: int = 0
     sessions: set[int] = set()
     deleted: int = 0
+    dropped: int = 0
     refused: int = 0
 
 
 class Puller:
-    """Applies pages of the log. `fetch` gets the sealed bytes of an object by its id."""
+    """Applies pages of the log. `fetch` gets the sealed bytes of an object by its id, `devices` the
+    verified device list as it is now."""
 
     def __init__(
         self,
@@ -47,43 +50,74 @@ class Puller:
         trusted: Ledger,
         fetch: Callable[[bytes], bytes],
         now: Callable[[], int],
+        devices: Callable[[], Ledger],
     ) -> None:
         self.cache = cache
         self.keys = mine.account_keys()
         self.ledger = trusted
         self._fetch = fetch
         self._now = now
+        self._devices = devices
 
     def apply(self, page: Pull, pulled: Pulled) -> None:
-        """One page, all or nothing, cursor included (I04)."""
-        objects = self._objects(page)
+        """One page, rows and cursor together (I04).
+
+        Where large objects have to be fetched, each record is a transaction of its own, so that memory
+        holds one record's objects; the cursor moves with the last, and a record applied twice is one.
+        """
+        events = [(event, self._parsed(event)) for event in page.events]
+        if any(sealed and self.ledger.active(sealed.header.device) is None for _, sealed in events):
+            self.ledger = self._devices()
+        wanted = [self._objects(sealed) for _, sealed in events]
+        if any(wanted):
+            for (event, sealed), ids in zip(events, wanted, strict=True):
+                objects = self._fetched(ids)
+                with transaction(self.cache.connection):
+                    self._take(event, sealed, objects, pulled)
+            with transaction(self.cache.connection):
+                self.cache.put(CURSOR, page.cursor)
+            return
         with transaction(self.cache.connection):
-            for event in page.events:
-                pulled.events += 1
-                sealed: Sealed | None = None
-                try:
-                    sealed = parse(event.raw)
-                    self._apply(sealed, event, objects, pulled)
-                except SealError as error:
-                    pulled.refused += 1
-                    self._refuse(sealed, event, error)
+            for event, sealed in events:
+                self._take(event, sealed, {}, pulled)
             self.cache.put(CURSOR, page.cursor)
 
-    def _objects(self, page: Pull) -> dict[bytes, bytes]:
-        """The large objects this page refers to, fetched before the transaction begins."""
+    @staticmethod
+    def _parsed(event: Event) -> Sealed | None:
+        try:
+            return parse(event.raw)
+        except SealError:
+            return None
+
+    def _take(self, event: Event, sealed: Sealed | None, objects: dict[bytes, bytes], pulled: Pulled) -> None:
+        pulled.events += 1
+        try:
+            if sealed is None:
+                parse(event.raw)
+            else:
+                self._apply(sealed, event, objects, pulled)
+        except (SealError, BadSessionFileError) as error:
+            pulled.refused += 1
+            self._refuse(sealed, event, error.message)
+
+    def _objects(self, sealed: Sealed | None) -> list[bytes]:
+        """The large objects a record refers to."""
+        if sealed is None or sealed.header.kind != Kind.RECORD or self._is_known(sealed):
+            return []
+        try:
+            self._check(sealed)
+            return [ref.id for ref in decode_body(open_sealed(self.keys, sealed)).blobs.values()]
+        except SealError:
+            return []  # refused, with its reason, when it is applied
+
+    def _fetched(self, ids: list[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
-        for event in page.events:
+        for object_id in ids:
             try:
-                sealed = parse(event.raw)
-                if sealed.header.kind != Kind.RECORD or self._is_known(sealed):
-                    continue
-                self._check(sealed)
-                body = decode_body(open_sealed(self.keys, sealed))
-            except SealError:
-                continue  # refused, with its reason, when it is applied
-            for ref in body.blobs.values():
-                if ref.id not in found:
-                    found[ref.id] = self._fetch(ref.id)
+                found[object_id] = self._fetch(object_id)
+            except ServiceRefusedError as error:
+                if error.code not in {ErrorCode.NOT_FOUND, ErrorCode.GONE, ErrorCode.SESSION_DEAD}:
+                    raise
         return found
 
     def _is_known(self, sealed: Sealed) -> bool:
@@ -100,13 +134,15 @@ class Puller:
     def _apply(self, sealed: Sealed, event: Event, objects: dict[bytes, bytes], pulled: Pulled) -> None:
         header = sealed.header
         self._check(sealed)
-        if outbox.is_tombstoned(self.cache, header.session):
-            return
         if header.kind == Kind.TOMBSTONE:
             # The records before it were emptied by the service, so its chain cannot be followed.
             open_sealed(self.keys, sealed)
+            pulled.dropped += outbox.is_waited_for(self.cache, header.session)
+            outbox.drop_session(self.cache, header.session)
             pulled.deleted += sessions.bury(self.cache, header.session)
             outbox.tombstone(self.cache, header.session)
+            return
+        if outbox.is_tombstoned(self.cache, header.session):
             return
         if outbox.is_contradicted(self.cache, header, sealed.id):
             outbox.change_writer(self.cache, secrets.token_bytes(16))
@@ -158,10 +194,10 @@ class Puller:
             raise SealError("A large entry is not the one its record names.")
         return raw
 
-    def _refuse(self, sealed: Sealed | None, event: Event, error: SealError) -> None:
+    def _refuse(self, sealed: Sealed | None, event: Event, reason: str) -> None:
         record_id = sealed.id if sealed is not None else fingerprint(event.raw)
         header = sealed.header if sealed is not None else None
-        outbox.quarantine(self.cache, record_id, header, error.message, self._now())
+        outbox.quarantine(self.cache, record_id, header, reason, self._now())
 
 
 def _view(entry: Entry, view: Callable[[bytes], View]) -> View:

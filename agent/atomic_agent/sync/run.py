@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,10 +20,11 @@ from atomic_agent.sync.identity import connect, membership, trusted_ledger
 from atomic_agent.sync.pulling import CURSOR, Pulled, Puller
 from atomic_agent.sync.sealing import Sealer
 from atomic_sessions import wire
-from atomic_sessions.errors import BusyError, ServiceRefusedError
+from atomic_sessions.errors import BusyError, ServiceRefusedError, ServiceUnreachableError
 from atomic_sessions.ledger import LedgerEntry
 
 LAST_SYNC = "last_sync"
+READER = "reader"
 MAX_ROUNDS = 4
 
 
@@ -49,8 +51,6 @@ class Log(Protocol):
     def push(self, events: list[bytes]) -> wire.PushReply: ...
 
     def pull(self, cursor: bytes) -> wire.Pull: ...
-
-    def snapshot(self) -> wire.Snapshot: ...
 
     def upload(self, request: wire.UploadRequest, content: bytes) -> None: ...
 
@@ -85,11 +85,14 @@ def exchange(
     journal: Journal, client: Log, done: Synced, now: Callable[[], int], progress: Progress = lambda _: None
 ) -> None:
     """Fetch and send with any service that keeps a log."""
+    claimed: set[str] = set()
+    sessions.fill_wires(journal.cache, membership(journal).id_key)
     _fetch(journal, client, done, progress, now)
     for _ in range(MAX_ROUNDS):
-        if _send(journal, client, done, progress):
+        if _send(journal, client, done, progress, claimed):
             break
         _fetch(journal, client, done, progress, now)
+    entries.refresh_stale(journal.cache)
     with transaction(journal.cache.connection):
         journal.cache.put(LAST_SYNC, now().to_bytes(8, "big"))
 
@@ -104,7 +107,7 @@ def alone(journal: Journal, seconds: float) -> Iterator[None]:
         raise BusyError("Another process is syncing.", "It does this one's work too.") from None
 
 
-def _send(journal: Journal, client: Log, done: Synced, progress: Progress) -> bool:
+def _send(journal: Journal, client: Log, done: Synced, progress: Progress, claimed: set[str]) -> bool:
     """Send all that waits; False when the answer asks to fetch and try again."""
     cache = journal.cache
     sealer = Sealer(cache, membership(journal))
@@ -121,7 +124,7 @@ def _send(journal: Journal, client: Log, done: Synced, progress: Progress) -> bo
         try:
             reply = client.push([item.raw for item in batch])
         except ServiceRefusedError as error:
-            if not _recover(journal, error, done):
+            if not _recover(journal, error, claimed):
                 raise
             return False
         with transaction(cache.connection):
@@ -130,6 +133,7 @@ def _send(journal: Journal, client: Log, done: Synced, progress: Progress) -> bo
                     entries.acknowledge(cache, item.session, item.entries, result.received_at)
                 else:
                     sessions.bury(cache, item.wire)
+                    outbox.tombstone(cache, item.wire)
             outbox.drop(cache, [item.row for item in batch])
         done.sent += len(batch)
         done.sent_bytes += sum(len(item.raw) for item in batch)
@@ -137,28 +141,35 @@ def _send(journal: Journal, client: Log, done: Synced, progress: Progress) -> bo
     return True
 
 
-def _recover(journal: Journal, error: ServiceRefusedError, done: Synced) -> bool:
-    """What the service's refusal asks for; False when it is for the person."""
+def _recover(journal: Journal, error: ServiceRefusedError, claimed: set[str]) -> bool:
+    """What the service's refusal asks for; False when it is for the person.
+
+    A service's word alone deletes nothing: after `session_dead` the log is fetched, and only a signed
+    tombstone in it buries the session. One that never comes makes the refusal an error.
+    """
     cache = journal.cache
     if error.code == wire.ErrorCode.WRITER_FORKED:
         # A copy of this cache has written under our writer's name: go on under a new one.
         with transaction(cache.connection):
             outbox.change_writer(cache, os.urandom(16))
         return True
-    if error.code == wire.ErrorCode.SESSION_DEAD and error.session:
-        dead = bytes.fromhex(error.session)
-        with transaction(cache.connection):
-            outbox.tombstone(cache, dead)
-            done.dropped += sessions.bury(cache, dead)
-            outbox.drop_session(cache, dead)
+    if error.code == wire.ErrorCode.SESSION_DEAD and error.session not in claimed:
+        claimed.add(error.session)
         return True
     return False
 
 
 def _fetch(journal: Journal, client: Log, done: Synced, progress: Progress, now: Callable[[], int]) -> None:
     cache = journal.cache
-    trusted = trusted_ledger(journal, client)
-    puller = Puller(cache, membership(journal), trusted, client.download, now)
+    puller = Puller(
+        cache,
+        membership(journal),
+        trusted_ledger(journal, client),
+        client.download,
+        now,
+        lambda: trusted_ledger(journal, client),
+    )
+    _heal(journal, puller.ledger.size)
     pulled = Pulled()
     more = True
     while more:
@@ -167,30 +178,46 @@ def _fetch(journal: Journal, client: Log, done: Synced, progress: Progress, now:
         except ServiceRefusedError as error:
             if error.code != wire.ErrorCode.CURSOR_GONE or done.reset:
                 raise
-            _reset(journal, client, done)
+            _reset(journal)
+            done.reset = True
             continue
+        if page.more and not page.events and page.cursor == cache.get(CURSOR):
+            raise ServiceUnreachableError("The service's answers lead nowhere.", "Try again later.")
         if page.events or page.cursor != cache.get(CURSOR):
             puller.apply(page, pulled)
         more = page.more
         progress(f"fetched {pulled.events} records")
+    entries.refresh_stale(cache)
     done.fetched += pulled.events
     done.entries += pulled.entries
     done.sessions += len(pulled.sessions)
     done.deleted += pulled.deleted
+    done.dropped += pulled.dropped
     done.refused += pulled.refused
 
 
-def _reset(journal: Journal, client: Log, done: Synced) -> None:
-    """The log is not the one we knew (restored, rebuilt, or we are very old): keep all we have, read
-    it from its start, and offer again what it lacks, under a new writer."""
+def _heal(journal: Journal, ledger_size: int) -> None:
+    """Records that were refused get another chance when this program or the device list has changed."""
     cache = journal.cache
-    snapshot = client.snapshot()
+    reader = f"{version('atomic-sessions')}/{ledger_size}".encode()
     with transaction(cache.connection):
-        outbox.change_writer(cache, os.urandom(16))
-        outbox.forget_chains(cache)
-        for dead in snapshot.dead:
-            outbox.tombstone(cache, dead)
-            sessions.bury(cache, dead)
-        cache.connection.execute(cache.sql("UPDATE {p}session_entries SET sealed = 0"))
-        cache.put(CURSOR, b"")
-    done.reset = True
+        if cache.get(READER) != reader and outbox.quarantined(cache):
+            _reread(journal)
+        cache.put(READER, reader)
+
+
+def _reread(journal: Journal) -> None:
+    """Read the log from its start again; call inside a transaction."""
+    cache = journal.cache
+    outbox.change_writer(cache, os.urandom(16))
+    outbox.forget_chains(cache)
+    cache.put(CURSOR, b"")
+
+
+def _reset(journal: Journal) -> None:
+    """The log is not the one we knew (restored, rebuilt, or we are very old): keep all we have, read
+    it from its start, and offer again what it lacks, deletions included."""
+    cache = journal.cache
+    with transaction(cache.connection):
+        _reread(journal)
+        outbox.offer_again(cache)

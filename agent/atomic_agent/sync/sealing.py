@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from atomic_agent.cache import outbox, sessions
 from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.digest import load_digest
+from atomic_agent.cache.digest import Digest, load_digest
 from atomic_agent.cache.entries import StoredEntry
 from atomic_agent.cache.open import transaction
 from atomic_agent.keys.keystore import Membership
@@ -32,6 +32,10 @@ RECORD_BYTES = 256 * 1024
 BLOB_BYTES = 256 * 1024
 """A raw line above this lies in an object of its own."""
 RECORD_ENTRIES = 2000
+RECORD_BLOBS = 32 * 1024 * 1024
+"""A record refers to large objects of at most this together, so that none has to be held with too many."""
+TOMBSTONE = b"dead"
+NO_SESSION = 0
 
 
 class Sealer:
@@ -48,23 +52,36 @@ class Sealer:
         """Put every waiting entry into a record; one transaction a record. Returns the records made."""
         made = 0
         for session in outbox.unsealed_sessions(self.cache):
-            made += self.seal_session(session)
+            while self._seal_next(session):
+                made += 1
         for session in sessions.doomed(self.cache):
             with transaction(self.cache.connection):
-                self._tombstone(session)
+                row = sessions.get(self.cache, session)
+                wire = sessions.wire_of(self.cache, row, self.keys.id_key)
+                if outbox.is_tombstoned(self.cache, wire, in_log=True):
+                    sessions.bury(self.cache, wire)
+                    continue
+                self._put(session, wire, Kind.TOMBSTONE, TOMBSTONE, [])
+                made += 1
+        for wire in outbox.untold(self.cache):
+            with transaction(self.cache.connection):
+                self._put(NO_SESSION, wire, Kind.TOMBSTONE, TOMBSTONE, [])
                 made += 1
         return made
 
-    def seal_session(self, session: int) -> int:
-        """Records for one session's waiting entries."""
+    def _seal_next(self, session: int) -> bool:
+        """One record of a session's waiting entries; False when none wait."""
         with transaction(self.cache.connection):
             row = sessions.get(self.cache, session)
             wire = sessions.wire_of(self.cache, row, self.keys.id_key)
-            waiting = list(outbox.unsealed(self.cache, session))
-            pieces = list(cut(waiting))
-            for piece in pieces:
-                self._record(row, wire, piece)
-        return len(pieces)
+            if outbox.is_tombstoned(self.cache, wire) or sessions.is_orphaned(self.cache, row):
+                sessions.bury(self.cache, wire)
+                return False
+            piece = next(cut(outbox.unsealed(self.cache, session)), None)
+            if piece is None:
+                return False
+            self._record(row, wire, piece)
+        return True
 
     def _record(self, row: sessions.SessionRow, wire: bytes, piece: list[StoredEntry]) -> None:
         entries: list[Entry] = []
@@ -81,7 +98,7 @@ class Sealer:
 
     def _put(self, session: int, wire: bytes, kind: Kind, plain: bytes, ids: list[str]) -> None:
         chain = outbox.chain(self.cache, wire, self.writer)
-        digest = load_digest(self.cache, session)
+        digest = load_digest(self.cache, session) if session != NO_SESSION else Digest()
         place = Place(
             kind,
             wire,
@@ -104,23 +121,23 @@ class Sealer:
         outbox.put_upload(self.cache, object_id, wire, content)
         return BlobRef(object_id, len(raw), len(content), hashlib.sha256(raw).digest())
 
-    def _tombstone(self, session: int) -> None:
-        row = sessions.get(self.cache, session)
-        wire = sessions.wire_of(self.cache, row, self.keys.id_key)
-        self._put(session, wire, Kind.TOMBSTONE, b"dead", [])
-
 
 def cut(waiting: Iterable[StoredEntry]) -> Iterator[list[StoredEntry]]:
-    """Runs of entries of at most RECORD_BYTES of raw lines; large lines count for nothing, they lie
-    elsewhere. Parents come before children, as they came in."""
+    """Runs of entries of at most RECORD_BYTES of lines and ids; large lines count for RECORD_BLOBS, they
+    lie elsewhere. Parents come before children, as they came in."""
     piece: list[StoredEntry] = []
-    size = 0
+    size = blobs = 0
     for stored in waiting:
-        own = len(stored.entry.raw) if len(stored.entry.raw) <= BLOB_BYTES else 256
-        if piece and (size + own > RECORD_BYTES or len(piece) >= RECORD_ENTRIES):
+        entry = stored.entry
+        large = len(entry.raw) > BLOB_BYTES
+        own = 64 + len(entry.id) + len(entry.parent or "") + (256 if large else len(entry.raw))
+        heavy = len(entry.raw) if large else 0
+        full = size + own > RECORD_BYTES or blobs + heavy > RECORD_BLOBS or len(piece) >= RECORD_ENTRIES
+        if piece and full:
             yield piece
-            piece, size = [], 0
+            piece, size, blobs = [], 0, 0
         piece.append(stored)
-        size += own + 64
+        size += own
+        blobs += heavy
     if piece:
         yield piece

@@ -13,7 +13,14 @@ from atomic_agent.stores.journal import Journal, reopen
 from atomic_agent.sync.client import backoff
 from atomic_agent.sync.identity import connect, membership
 from atomic_agent.sync.run import Synced, now_ms, synchronise
-from atomic_sessions.errors import AtomicError, NotLoggedInError, ServiceRefusedError, ServiceUnreachableError
+from atomic_sessions.errors import (
+    AtomicError,
+    BusyError,
+    NotLoggedInError,
+    ServiceRefusedError,
+    ServiceUnreachableError,
+    StoreWriteError,
+)
 
 POLL_SECONDS = 60.0
 LOOK_SECONDS = 0.25
@@ -42,7 +49,7 @@ def watch(journal: Journal, tell: Callable[[Synced], None], say: Callable[[str],
             done = synchronise(journal)
         except (NotLoggedInError, KeyboardInterrupt):
             raise
-        except (ServiceUnreachableError, ServiceRefusedError) as error:
+        except (ServiceUnreachableError, ServiceRefusedError, BusyError, StoreWriteError) as error:
             if failures == 0:
                 say(f"atomic: {error} Waiting for it.")
             pause = getattr(error, "retry_after", None) or backoff(failures, random.random)

@@ -11,9 +11,12 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from atomic_sessions.errors import BadSessionFileError
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+MAX_LINE = 256 * 1024 * 1024
 MAX_SALVAGE_TRIES = 64
 MAX_SALVAGE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 200
@@ -29,14 +32,20 @@ class Line(Struct, frozen=True):
 
 
 def split(chunks: Iterable[bytes], start: int = 0) -> Iterator[Line]:
-    """Lines of a file given in chunks; `start` is the offset of the first byte."""
+    """Lines of a file given in chunks; `start` is the offset of the first byte. BadSessionFileError for a
+    line of more than MAX_LINE bytes, which no agent writes."""
     rest: list[bytes] = []
+    held = 0
     at = start
     for chunk in chunks:
         lines = chunk.split(b"\n")
+        held += len(lines[0])
+        if held > MAX_LINE:
+            raise BadSessionFileError(f"It holds a line of more than {MAX_LINE >> 20} MiB.")
         if len(lines) == 1:
             rest.append(chunk)
             continue
+        held = len(lines[-1])
         rest.append(lines[0])
         lines[0] = b"".join(rest)
         rest = [lines.pop()] if lines[-1] else []

@@ -13,6 +13,7 @@ from atomic_sessions.entry import Entry, View
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import digest, line_id
 
+MAX_ID = 256
 MAX_REMEMBERED = 65_536
 
 
@@ -59,6 +60,9 @@ class Scanner:
         """The entry of the next line and what it says."""
         state = self.state
         view = self._view(raw)
+        if len(view.id or "") > MAX_ID or len(view.parent or "") > MAX_ID:
+            # No agent makes such ids; as a line without one it is kept like any other.
+            view = msgspec.structs.replace(view, id=None, parent=None)
         if state.linear is None and view.kind != "damaged":
             state.linear = self._linear_format and view.kind == "session" and _is_format_1(raw)
         loose = view.id is None or view.kind == "session"

@@ -82,14 +82,13 @@ class MemoryLog:
         position = end.to_bytes(8, "big") + (self.rows[end - 1][2] if end else bytes(16))
         return wire.Pull(events, position, end < len(self.rows), len(self.rows))
 
-    def snapshot(self) -> wire.Snapshot:
-        return wire.Snapshot(b"", sorted(self.dead), len(self.rows))
-
     def upload(self, request: wire.UploadRequest, content: bytes) -> None:
         assert hashlib.sha256(content).digest() == request.id
         self.objects[request.id] = content
 
     def download(self, object_id: bytes) -> bytes:
+        if object_id not in self.objects:
+            raise ServiceRefusedError("no such object", code="not_found")
         return self.objects[object_id]
 
     def lose_last(self, count: int) -> None:

@@ -1,10 +1,12 @@
 """Machines that have exchanged everything agree: over interleavings, cuts, clocks, copies and failovers."""
 
+import json
 import shutil
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,9 +16,14 @@ from agent.sync.account import SESSION, Node, account
 from agent.sync.memory_log import Cut, MemoryLog
 from atomic_agent.cache import outbox, sessions
 from atomic_agent.cache.open import transaction
+from atomic_agent.capture.follow import take
+from atomic_agent.capture.sources import Source
 from atomic_agent.sync.delete import delete_session
 from atomic_agent.sync.identity import membership
 from atomic_agent.sync.sealing import Sealer
+from atomic_sessions import ledger
+from atomic_sessions.errors import ServiceRefusedError
+from atomic_sessions.ledger import LedgerEntry
 
 YEAR = 365 * 86_400_000
 OTHER = "01a22c81-7192-70af-aa13-000000000002"
@@ -251,3 +258,104 @@ def _resigned(raw: bytes, stranger: Node) -> bytes:
 
     body = raw[:-SIGNATURE_SIZE]
     return body + Ed25519PrivateKey.from_private_bytes(stranger.device.sign_key).sign(signed_bytes(body))
+
+
+def test_a_services_word_alone_deletes_nothing(tmp_path: Path) -> None:
+    """I09: `session_dead` without a signed tombstone is an error; every entry stays, sent or not."""
+    nodes, log = account(tmp_path)
+    nodes[0].say("sent")
+    nodes[0].sync(log)
+    nodes[0].say("not sent")
+    before = nodes[0].texts()
+    log.dead.add(log.rows[0][0].header.session)
+    with pytest.raises(ServiceRefusedError):
+        nodes[0].sync(log)
+    assert nodes[0].texts() == before
+    log.dead.clear()
+    settle(nodes, log)
+    assert nodes[1].texts() == before
+    for node in nodes:
+        node.close()
+
+
+def test_a_deletion_survives_a_log_that_forgot_it(tmp_path: Path) -> None:
+    """I08: after a restore from a backup the tombstone is offered again, whoever deleted."""
+    nodes, log = account(tmp_path, 3)
+    nodes[0].say("to be deleted")
+    settle(nodes[:2], log)
+    (row,) = sessions.listed(nodes[0].journal.cache)
+    delete_session(nodes[0].journal, row)
+    settle(nodes, log)
+    log.lose_last(1)
+    assert not log.dead
+    settle(nodes, log)
+    assert len(log.dead) == 1
+    assert nodes[0].state() == nodes[1].state() == nodes[2].state() == []
+    for node in nodes:
+        node.close()
+
+
+@given(skews=st.lists(st.sampled_from([0, -86_400_000, 86_400_000, 1000]), min_size=2, max_size=2))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+def test_one_file_captured_on_two_machines_is_one_session(skews: list[int]) -> None:
+    """The same lines taken in by clocks that differ end in the same stamps, order and list."""
+    with tempfile.TemporaryDirectory() as folder:
+        nodes, log = account(Path(folder))
+        lines = b"".join(
+            json.dumps(
+                {"type": "user", "uuid": f"u{n}", "sessionId": "s", "message": {"content": f"line {n}"}}
+            ).encode()
+            + b"\n"
+            for n in range(5)
+        )
+        for node, skew in zip(nodes, skews, strict=True):
+            node.clock += skew
+            path = node.home.root / f"{SESSION}.jsonl"
+            path.write_bytes(lines)
+            take(node.journal.cache, Source(path, "claude-code"), node.clock)
+            node.sync(log)
+        settle(nodes, log)
+        assert nodes[0].state() == nodes[1].state()
+        for node in nodes:
+            node.close()
+
+
+def test_a_machine_that_joined_meanwhile_is_believed(tmp_path: Path) -> None:
+    """Records of a device that the list gained after it was read are not refused."""
+    nodes, log = account(tmp_path, 2)
+    nodes[1].say("from the new machine")
+    nodes[1].sync(log)
+    whole, log.entries = log.entries, log.entries[:1]
+    calls = []
+
+    def grows() -> list[LedgerEntry]:
+        calls.append(1)
+        return whole if len(calls) > 1 else whole[:1]
+
+    log.ledger = grows  # type: ignore[method-assign]  # the list as it is seen grows between two looks
+    mine = membership(nodes[0].journal)
+    first = ledger.verify(whole[:1], mine.account)
+    nodes[0].journal.change(membership=msgspec.structs.replace(mine, ledger_head=first.head, ledger_size=1))
+    done = nodes[0].sync(log)
+    assert done.refused == 0
+    assert any(b"new machine" in raw for raw in nodes[0].texts())
+    for node in nodes:
+        node.close()
+
+
+def test_a_lost_object_costs_only_its_record(tmp_path: Path) -> None:
+    """A large object that is gone makes its record refused; the rest goes on, and an update heals it."""
+    nodes, log = account(tmp_path)
+    nodes[0].say("x" * 400_000)
+    nodes[0].say("bystander", OTHER)
+    nodes[0].sync(log)
+    kept, log.objects = log.objects, {}
+    assert nodes[1].sync(log).refused == 1
+    assert any(b"bystander" in raw for raw in nodes[1].texts())
+    log.objects = kept
+    with transaction(nodes[1].journal.cache.connection):
+        nodes[1].journal.cache.put("reader", b"an older program")
+    settle(nodes, log)
+    assert nodes[0].state() == nodes[1].state()
+    for node in nodes:
+        node.close()

@@ -35,9 +35,13 @@ CREATE TABLE {p}session_sessions (
     moved_over INTEGER,
     moved_tag BLOB,
     deleted INTEGER NOT NULL DEFAULT 0,
+    stale INTEGER NOT NULL DEFAULT 0,
     UNIQUE (agent, id, scope)
 );
+-- `stale` 1: an entry changed its place, time or id, and the derived columns are to be made anew.
+CREATE INDEX {p}session_stale ON {p}session_sessions (key) WHERE stale = 1;
 CREATE UNIQUE INDEX {p}session_by_wire ON {p}session_sessions (wire) WHERE wire IS NOT NULL;
+CREATE INDEX {p}session_without_wire ON {p}session_sessions (key) WHERE wire IS NULL;
 CREATE INDEX {p}session_by_time ON {p}session_sessions (newest_at DESC) WHERE deleted = 0;
 
 -- `codec` 1: raw is zstd. `received` is when the service first saw the entry, NULL before.
@@ -76,6 +80,7 @@ CREATE TABLE {p}session_outbox (
     entries BLOB NOT NULL,
     raw BLOB NOT NULL
 );
+CREATE INDEX {p}session_outbox_wire ON {p}session_outbox (wire, row);
 -- Large sealed objects that the records in the outbox refer to.
 CREATE TABLE {p}session_uploads (
     id BLOB PRIMARY KEY,
@@ -100,8 +105,10 @@ CREATE TABLE {p}session_quarantine (
     at INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- Sessions that are dead for ever, known here or not.
+-- `told` 0: the log was replaced since, and has to be told again.
 CREATE TABLE {p}session_tombstones (
-    wire BLOB PRIMARY KEY
+    wire BLOB PRIMARY KEY,
+    told INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- What a turn in flight has completed so far; becomes entries when the turn completes (A1). `session` is
