@@ -49,10 +49,10 @@ def relative(folder: str) -> str:
     return folder
 
 
-def display(project: str) -> str:
-    """A project key as people read it."""
+def display(project: str, folder: str = "") -> str:
+    """A project key as people read it; one known by its root commit goes by its folder's name."""
     kind, _, rest = project.partition(":")
-    return rest[:12] if kind == "root" else rest
+    return (folder or rest[:12]) if kind == "root" else rest
 
 
 def _best_remote(listing: str) -> str | None:

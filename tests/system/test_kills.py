@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from atomic_agent.cache.cache import Cache
+from atomic_agent.capture.follow import BATCH_LINES
 from atomic_agent.keys.local_key import LocalKey
 from system.machines import Machine, MakeMachine, RunningService, claude_lines, kill, pair, until
 
@@ -28,7 +29,8 @@ def test_capture_killed_anywhere_goes_on_where_it_was(machine: MakeMachine, dela
     """A capture killed at any moment leaves a cache that opens, and the next one completes the session
     byte for byte."""
     laptop = machine("laptop")
-    session, path = long_session(laptop)
+    # More lines than one transaction takes, so that a kill can fall between two.
+    session, path = long_session(laptop, turns=3 * BATCH_LINES)
     process = laptop.start("capture")
     threading.Event().wait(delay)
     kill(process)

@@ -132,17 +132,31 @@ def words(reveal: bytes, joining: bytes) -> str:
 
 
 def offer(journal: Journal, now: int) -> tuple[str, bytes]:
-    """Open a mailbox. Returns the string to carry over, and the sealed reveal that a helper process
-    may post once the other side has committed."""
+    """Open a mailbox, in place of a pairing that was offered before.
+
+    Returns the string to carry over, and the sealed reveal that a helper process may post once the other
+    side has committed.
+    """
     mine = membership(journal)
     secret = secrets.token_bytes(16)
     reveal = msgspec.msgpack.encode(Reveal(mine.account, mine.ledger_root, secrets.token_bytes(32)))
     commitment = _pack(secret, "offer", _commitment(b"a", reveal))
     with connect(journal, lambda: now) as client:
+        if (former := journal.secrets.offer) is not None:
+            _end(client, former)
+            _seen_path(journal, former.secret).unlink(missing_ok=True)
         client.mailbox_post(mailbox_of(secret), wire.MailboxPost("offer", commitment), auth=True)
     pending = PairingOffer(mine.url, secret, reveal, now + wire.MAILBOX_SECONDS * 1000)
     journal.change(offer=pending)
     return string_of(secret), _pack(secret, "reveal", reveal)
+
+
+def _end(client: Client, former: PairingOffer) -> None:
+    try:
+        client.end_mailbox(mailbox_of(former.secret))
+    except ServiceRefusedError as error:
+        if error.code not in {wire.ErrorCode.NOT_FOUND, wire.ErrorCode.GONE}:
+            raise
 
 
 def approve(journal: Journal, typed: str, now: int) -> str:

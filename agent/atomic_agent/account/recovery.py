@@ -26,7 +26,7 @@ from atomic_agent.stores.journal import Journal, recover_local_key
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import connect, sign_in, trusted_ledger
 from atomic_sessions import ledger
-from atomic_sessions.errors import KeyMissingError, NotFoundError, SealError, UsageError
+from atomic_sessions.errors import KeyMissingError, NoKeyStoreError, NotFoundError, SealError, UsageError
 
 TITLE = "Atomic Sessions recovery kit"
 
@@ -143,8 +143,11 @@ def restore_local(home: Home, found: KitFile, key_file: Path | None) -> LocalKey
         )
     if key_file is not None:
         sources.write_key_file(key_file, key)
-    else:
+        return key
+    try:
         sources.keep_in_keyring(home, key)
+    except NoKeyStoreError as error:
+        raise type(error)(error.message, "Add --key-file PATH to put the key into a file.") from None
     return key
 
 

@@ -161,6 +161,22 @@ def unsealed_at(cache: Cache, session: int, pos: int) -> list[StoredEntry]:
     return list(stored_rows(cache, "session = ? AND file = '' AND pos = ? AND sealed = 0", (session, pos)))
 
 
+def ends(cache: Cache, session: int) -> int:
+    """How many branches end in a message: user or assistant messages that none follows."""
+    row = cache.connection.execute(
+        cache.sql(
+            "WITH RECURSIVE said (id, parent) AS (SELECT id, parent FROM {p}session_entries"
+            "   WHERE session = :s AND role IN ('user', 'assistant')),"
+            " above (id) AS (SELECT parent FROM said WHERE parent IS NOT NULL UNION"
+            "   SELECT e.parent FROM above a JOIN {p}session_entries e ON e.session = :s AND e.id = a.id"
+            "   WHERE e.parent IS NOT NULL)"
+            " SELECT count(*) FROM said WHERE id NOT IN (SELECT id FROM above)"
+        ),
+        {"s": session},
+    ).fetchone()
+    return int(row[0])
+
+
 def has_children(cache: Cache, session: int, entry_id: str) -> bool:
     found = cache.connection.execute(
         cache.sql("SELECT 1 FROM {p}session_entries WHERE session = ? AND parent = ? LIMIT 1"),

@@ -9,6 +9,7 @@ from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
 from atomic_sessions.entry import Facts
 from atomic_sessions.errors import AmbiguousError, NotFoundError
+from atomic_sessions.formats.lines import plain
 from atomic_sessions.ids import PREFIX, UUID, SessionKey, wire_id
 
 
@@ -189,14 +190,23 @@ def _new_row(cache: Cache, facts: Facts, wire: bytes | None) -> int:
 
 
 def listed(
-    cache: Cache, *, project: str | None = None, internal: bool = False, limit: int = -1, offset: int = 0
+    cache: Cache,
+    *,
+    project: str | None = None,
+    folder: str = "",
+    internal: bool = False,
+    limit: int = -1,
+    offset: int = 0,
 ) -> Iterator[SessionRow]:
-    """Sessions, newest message first; of one project, or of all."""
+    """Sessions, newest message first; of one project, or of all.
+
+    `folder` counts as the project too: a repository that has just been given a remote is still the same.
+    """
     where = ["deleted = 0"]
     values: list[object] = []
     if project is not None:
-        where.append("project = ?")
-        values.append(project)
+        where.append("(project = ? OR (cwd = ? AND cwd <> ''))")
+        values.extend((project, folder))
     if not internal:
         where.append("internal = 0")
     statement = (
@@ -213,6 +223,7 @@ def find(cache: Cache, wanted: str, project: str) -> SessionRow:
 
     Looked for in the project first, then everywhere. NotFoundError, or AmbiguousError with the ids.
     """
+    wanted = plain(wanted)
     exact = _select(cache, "id = ?", (wanted,))
     if exact:
         return _one(exact, project, wanted)
@@ -241,12 +252,31 @@ def _select(cache: Cache, condition: str, values: tuple[object, ...]) -> list[Se
     return [_row(values_) for values_ in rows]
 
 
+def short_ids(cache: Cache, rows: list[SessionRow]) -> dict[int, str]:
+    """What each session can be called in a command: eight characters where they are enough, else the
+    whole id. UUIDs made within a minute share their first eight."""
+    found: dict[int, str] = {}
+    for row in rows:
+        short = row.id[:8]
+        if not UUID.fullmatch(row.id):
+            found[row.key] = row.id
+            continue
+        (count,) = cache.connection.execute(
+            cache.sql(
+                "SELECT count(*) FROM {p}session_sessions WHERE deleted = 0 AND substr(lower(id), 1, 8) = ?"
+            ),
+            (short.lower(),),
+        ).fetchone()
+        found[row.key] = short if count == 1 else row.id
+    return found
+
+
 def _one(rows: list[SessionRow], project: str, wanted: str) -> SessionRow:
     local = [row for row in rows if row.project == project]
     rows = local or rows
     if len(rows) == 1:
         return rows[0]
-    ids = ", ".join(f"{row.id} ({row.agent})" for row in rows)
+    ids = ", ".join(f"{row.id} ({row.agent}, {row.messages} messages)" for row in rows)
     raise AmbiguousError(f"'{wanted[:64]}' fits several sessions: {ids}.", "Give the whole id.")
 
 

@@ -19,6 +19,7 @@ from atomic_agent.turns.choice import EFFORTS
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.engine import Engine
 from atomic_sessions.errors import AtomicError, ProviderError, UsageError
+from atomic_sessions.formats.lines import plain
 from atomic_sessions.ids import CUSTOM_ID
 
 
@@ -123,6 +124,7 @@ def read_prompt(options: argparse.Namespace) -> str | None:
 
 
 def _sayable(prompt: str) -> str:
+    prompt = plain(prompt)
     if not prompt.strip():
         raise UsageError("The prompt is empty.", 'Give one: atomic -p "…", or: printf %s … | atomic -p -')
     return prompt.rstrip("\n")

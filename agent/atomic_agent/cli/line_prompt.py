@@ -47,6 +47,7 @@ class LinePrompt:
         if choice.endpoint is None:
             say(str(no_key()))
         else:
+            self._say_open()
             say(f"{choice.provider}/{choice.model}; /help lists the commands, Ctrl-D leaves.")
         try:
             if go_on:
@@ -61,6 +62,14 @@ class LinePrompt:
         finally:
             self._leave()
         return 0
+
+    def _say_open(self) -> None:
+        """What is open, so that nobody speaks into the wrong conversation."""
+        said = [node for node in self.talk.path if node.view.decides]
+        if said:
+            last = one_line(said[-1].view.spoken())[:70]
+            since = age(said[-1].stamp, now_ms())
+            say(f"{len(said)} messages, the last one ({since}): {last}")
 
     def _new_engine(self) -> Engine:
         self._answer = TextAnswer()
@@ -109,7 +118,8 @@ class LinePrompt:
             return ""
         cache = self.journal.cache
         for turn in interrupted(cache, self.talk, self.options, self._project):
-            say(f"This turn was interrupted {age(turn.begun.at, now_ms())} ago:")
+            since = age(turn.begun.at, now_ms())
+            say(f"This turn was interrupted {'just now' if since == 'now' else since + ' ago'}:")
             say(f"  {safe(turn.begun.prompt)}")
             match self._ask("[g]o on with it, [d]rop it, or Enter to leave it for later: "):
                 case "g":
@@ -128,6 +138,7 @@ class LinePrompt:
         except KeyboardInterrupt:
             self._answer.broken()
             say("Cancelled; nothing was saved.")
+            self._drop_pending()
             self._next = prompt
         except AtomicError as error:
             self._answer.broken()
@@ -141,10 +152,20 @@ class LinePrompt:
 
                 after_turn(self.journal)
 
+    def _drop_pending(self) -> None:
+        """The person ended the turn and has the prompt back, so no later open offers it again."""
+        if self.journal is not None:
+            cache = self.journal.cache
+            with transaction(cache.connection):
+                for turn in interrupted(cache, self.talk, self.options, self._project):
+                    turns.clear(cache, turn.turn)
+
     def _read(self) -> str | None:
         """The next line; None at its end. The prompt goes to stderr, so that stdout is answers only."""
         import readline  # brings line editing and history to input()
 
+        # A pasted stack trace is one prompt, not one for each of its lines.
+        readline.parse_and_bind("set enable-bracketed-paste on")
         text, self._next = self._next, ""
         if text:
             # A prompt of several lines cannot be edited on one; it is shown and sent as one line.
@@ -186,7 +207,10 @@ class LinePrompt:
                     self.talk.claim(now_ms())
                 case "show":
                     self._show()
+                case "help":
+                    say(HELP)
                 case _:
+                    say(f"There is no command /{one_line(name)[:20]}.")
                     say(HELP)
         except AtomicError as error:
             say(f"atomic: {error}")

@@ -47,4 +47,4 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(words: str) -> None:
     print(f"Words: {words}", flush=True)
-    say("Compare them, then on the other machine: atomic devices approve WORDS")
+    say("Type them on the machine that made the string: atomic devices approve WORDS")

@@ -21,5 +21,5 @@ def run(options: argparse.Namespace) -> int:
         left = f" {waiting} records or entries were not synced and stay here only." if waiting else ""
         confirm(f"Leave the account on this machine? Its sessions stay in the cache.{left}", yes=options.yes)
         leave(journal)
-        print("Logged out. The account still lists this machine; remove it from another one.")
+        print("Logged out. The account still lists this machine; its keys here are gone.")
     return 0

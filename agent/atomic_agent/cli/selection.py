@@ -13,7 +13,7 @@ from atomic_agent.cache import turns
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.claims import Claim
 from atomic_agent.cache.open import transaction
-from atomic_agent.cli.terminal import now_ms, one_line, safe, say
+from atomic_agent.cli.terminal import from_stdin, now_ms, one_line, safe, say
 from atomic_agent.locations import home
 from atomic_agent.projects import display, project_of
 from atomic_agent.stores.journal import Journal
@@ -50,9 +50,9 @@ def _selected(
             from atomic_agent.sync.background import before_continue
 
             before_continue(journal)
-        row = next(rows.listed(cache, project=project, limit=1), None)
+        row = next(rows.listed(cache, project=project, folder=cwd, limit=1), None)
         if row is None:
-            say(f"There is no session of {display(project)} yet; this is a new one.")
+            say(f"There is no session of {display(project, Path(cwd).name)} yet; this is a new one.")
             return opening.fresh(cache, cwd, project, now), None
     elif options.session is not None or options.fork is not None:
         row = rows.find(cache, options.session if options.fork is None else options.fork, project)
@@ -84,7 +84,7 @@ def imported(journal: Journal, source: str) -> rows.SessionRow:
     from atomic_agent.publish.importing import import_file, import_link, is_link
 
     if source == "-":
-        source = sys.stdin.read().strip()
+        source = from_stdin("link or the file's path").strip()
     cwd = str(Path.cwd())
     row = import_link(journal, source, cwd) if is_link(source) else import_file(journal, Path(source), cwd)
     say(f"Brought in '{one_line(row.label)[:60]}' ({row.messages} messages) as {row.id}.")

@@ -9,11 +9,14 @@ from msgspec import Struct
 from atomic_agent.cache import sessions as rows
 from atomic_agent.cache.machines import machines_of
 from atomic_agent.cache.search import search
-from atomic_agent.cli.terminal import age, confirm, emit_json, now_ms, one_line, say, table
+from atomic_agent.cli.terminal import age, clip_start, confirm, emit_json, now_ms, one_line, say, table
 from atomic_agent.locations import home
 from atomic_agent.projects import display, project_of
 from atomic_agent.stores.journal import Journal, open_journal
 from atomic_sessions.clock import iso
+from atomic_sessions.errors import UsageError
+
+PLACE_COLUMNS = 28
 
 
 class Listed(Struct):
@@ -49,6 +52,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.limit is not None and options.limit < 1:
+        raise UsageError("--limit needs a number of at least 1.")
     with open_journal(home()) as journal:
         if options.action == "delete":
             return _delete(journal, options)
@@ -66,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
                 for row in rows.listed(
                     journal.cache,
                     project=None if everywhere else project,
+                    folder=str(Path.cwd()),
                     internal=options.internal,
                     limit=options.limit or -1,
                 )
@@ -107,18 +113,19 @@ def _print(
         if options.search is not None:
             print("No session matches.")
         else:
-            print(f"No sessions of {one_line(display(project))} here yet.")
-            say("See all projects: atomic sessions --all. Bring some in: atomic capture")
+            print(f"No sessions of {one_line(display(project, Path.cwd().name))} here yet.")
+            say("See all projects: atomic sessions --all. Bring some in: atomic capture, atomic sync")
         return
     now = now_ms()
+    called = rows.short_ids(journal.cache, [row for row, _, _ in found])
     wide = options.all or options.search is not None
     lines = []
     for row, snippet, _ in found:
         about = one_line(snippet or row.label)
-        place = [one_line(display(row.project))] if wide else []
+        place = [clip_start(one_line(display(row.project)), PLACE_COLUMNS)] if wide else []
         lines.append(
             [
-                one_line(row.id[:8] if len(row.id) >= 32 else row.id),
+                one_line(called[row.key]),
                 one_line(row.agent),
                 f"{row.messages}",
                 age(row.newest_at, now),
@@ -144,7 +151,10 @@ def _delete(journal: Journal, options: argparse.Namespace) -> int:
             yes=options.yes,
         )
         delete_session(journal, row)
-        print(f"Deleted {one_line(row.id)}.")
+        later = (
+            "" if journal.secrets.membership is None else " The other machines follow with their next sync."
+        )
+        print(f"Deleted {one_line(row.id)}.{later}")
     if journal.secrets.membership is not None:
         from atomic_agent.sync.background import sync_quietly
 

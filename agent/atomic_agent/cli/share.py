@@ -14,7 +14,7 @@ from atomic_agent.projects import project_of
 from atomic_agent.stores.journal import open_journal
 from atomic_agent.sync.identity import membership
 from atomic_sessions.clock import iso
-from atomic_sessions.errors import UsageError
+from atomic_sessions.errors import ConfirmationError, UsageError
 from atomic_sessions.wire import DEFAULT_SHARE_SECONDS, MAX_SHARE_SECONDS
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
     from atomic_agent.publish import redacting, shares
 
     seconds = seconds_of(options.expires)
+    if options.public and (options.password or options.views is not None):
+        raise UsageError("A public page has neither password nor limited views.", "Leave out --public.")
     if options.views is not None and options.views < 1:
         raise UsageError("--views needs a number of at least 1.")
     with open_journal(home()) as journal:
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         ready = redacting.fit(journal.cache, row, now_ms())
         _report(ready, row, public=options.public)
         confirm("Publish it?", yes=options.yes)
-        password = getpass.getpass("Password for the reader: ") if options.password else None
+        password = _ask_password() if options.password else None
         made = shares.publish(
             journal,
             ready,
@@ -90,6 +92,15 @@ def run(options: argparse.Namespace) -> int:
         say("Whoever has the whole link can read it: chats, histories and link previews may keep it.")
     say("Take it back: atomic shares revoke -   (paste the link)")
     return 0
+
+
+def _ask_password() -> str:
+    if not sys.stdin.isatty():
+        raise ConfirmationError("There is no terminal to ask for the password.", "Share from a terminal.")
+    first = getpass.getpass("Password for the reader: ")
+    if not first or getpass.getpass("The same again: ") != first:
+        raise UsageError("The two passwords differ, or are empty.", "Try again.")
+    return first
 
 
 def _report(ready: "Fit", row: sessions.SessionRow, *, public: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from atomic_agent.cache import entries, sessions
-from atomic_agent.cli.terminal import clip, emit_json, one_line, safe
+from atomic_agent.cli.terminal import clip, emit_json, one_line, safe, say
 from atomic_agent.locations import home
 from atomic_agent.projects import display, project_of
 from atomic_agent.stores.journal import open_journal
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
                 f"There is no entry '{options.branch[:64]}' in this session.", "See: atomic show --json ID"
             )
         history = load(journal.cache, row, options.branch, whole=True)
+        others = entries.ends(journal.cache, row.key) - 1
     if options.json:
         for node in history.path:
             emit_json(_as_json(node))
@@ -54,6 +55,9 @@ def run(options: argparse.Namespace) -> int:
     )
     for line in transcript(history):
         print(line)
+    if others:
+        more = "1 more branch ends" if others == 1 else f"{others} more branches end"
+        say(f"{more} elsewhere in this session; see all: atomic export ID FILE.html")
     return 0
 
 

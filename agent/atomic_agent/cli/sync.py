@@ -21,7 +21,10 @@ def run(options: argparse.Namespace) -> int:
             from atomic_agent.sync.watch import watch
 
             say("Watching; stop with Ctrl-C.")
-            watch(journal, lambda done: _tell(done, options), say)
+            try:
+                watch(journal, lambda done: _tell(done, options), say)
+            except KeyboardInterrupt:
+                say("Stopped.")
             return 0
         progress = Progress()
         done = synchronise(journal, progress=progress.show)

@@ -58,6 +58,15 @@ def clip(text: str, columns: int) -> str:
     return text + "…"
 
 
+def clip_start(text: str, columns: int) -> str:
+    """Text cut to at most this many columns, its end kept: the end of a path says more."""
+    if width(text) <= columns:
+        return text
+    while text and width(text) > columns - 1:
+        text = text[1:]
+    return "…" + text
+
+
 def table(rows: Sequence[Sequence[str]], *, flexible: int) -> None:
     """Aligned columns on stdout; the flexible one takes what the terminal has left."""
     if not rows:
@@ -132,13 +141,21 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def read_secret_argument(value: str, what: str) -> str:
     """A value, or standard input for `-`; secrets belong there, not in argv (A6)."""
-    text = sys.stdin.read() if value == "-" else value
-    text = text.strip()
+    text = (from_stdin(what) if value == "-" else value).strip()
     if not text:
         raise ConfirmationError(
             f"No {what} was given.", "Pass it on standard input: printf %s … | atomic … -"
         )
     return text
+
+
+def from_stdin(what: str) -> str:
+    """What `-` stands for: one line at a terminal, which is asked for, else all of standard input."""
+    if sys.stdin.isatty():
+        sys.stderr.write(f"Paste the {what}, then press Enter: ")
+        sys.stderr.flush()
+        return sys.stdin.readline()
+    return sys.stdin.read()
 
 
 def welcome(journal: Journal) -> None:

@@ -38,7 +38,7 @@ def find(home: Home) -> LocalKey | None:
     Raises NoKeyStoreError (and its kinds) when a chosen store cannot be used, KeyMissingError when a
     source holds something that is no key.
     """
-    if (given := _given()) is not None:
+    if (given := _given(home.cache.exists())) is not None:
         return given
     choice = read_choice(home)
     if choice is None:
@@ -132,12 +132,12 @@ def _write_choice(home: Home, choice: Choice) -> None:
     private_files.write(home.key_choice, msgspec.json.encode(choice))
 
 
-def _given() -> LocalKey | None:
+def _given(in_use: bool) -> LocalKey | None:
     if number := os.environ.get("ATOMIC_KEY_FD"):
         return _decode(_read_descriptor("ATOMIC_KEY_FD", number, 256), "ATOMIC_KEY_FD")
     named = os.environ.get("ATOMIC_KEY_FILE")
     path = Path(named).expanduser() if named else _credential()
-    return None if path is None else _decode(_read_key_file(path), str(path))
+    return None if path is None else _decode(_read_key_file(path, in_use), str(path))
 
 
 def _credential() -> Path | None:
@@ -156,7 +156,12 @@ def _read_descriptor(name: str, number: str, limit: int) -> bytes:
         ) from None
 
 
-def _read_key_file(path: Path) -> bytes:
+def _read_key_file(path: Path, in_use: bool) -> bytes:
+    if in_use and not path.exists():
+        raise NoKeyStoreError(
+            f"The key file {path} is not there, and the cache needs its key.",
+            f"Put it back, or: atomic recovery restore FILE --key-file '{path}'",
+        )
     mend = f"Make one with: umask 077; openssl rand -base64 32 > '{path}'"
     try:
         found = path.stat()

@@ -38,7 +38,9 @@ def normal_url(url: str) -> str:
     """The service's address as it is kept; UsageError for one that cannot be used."""
     text = url.strip().rstrip("/")
     try:
-        parts = urlsplit(text if "//" in text else f"https://{text}")
+        bare = urlsplit(f"//{text}").hostname if "//" not in text else None
+        scheme = "http" if bare is not None and is_loopback(bare) else "https"
+        parts = urlsplit(text if "//" in text else f"{scheme}://{text}")
         number = parts.port
     except ValueError:
         raise UsageError(
@@ -125,6 +127,9 @@ class Client:
 
     def mailbox_post(self, mailbox: bytes, post: wire.MailboxPost, *, auth: bool = False) -> None:
         self._call("POST", f"/v1/mailbox/{mailbox.hex()}", post, auth=auth)
+
+    def end_mailbox(self, mailbox: bytes) -> None:
+        self._call("DELETE", f"/v1/mailbox/{mailbox.hex()}", None, auth=True)
 
     def mailbox(self, mailbox: bytes) -> wire.Mailbox:
         return self._ask("GET", f"/v1/mailbox/{mailbox.hex()}", None, wire.Mailbox)
@@ -295,9 +300,11 @@ class Client:
         refused = (
             NotLoggedInError if problem.code in {"unauthorized", "device_removed"} else ServiceRefusedError
         )
+        mend = MENDS.get(problem.code, "")
+        told = problem.detail or problem.title
         return refused(
-            f"The service says: {problem.detail or problem.title}",
-            MENDS.get(problem.code, ""),
+            f"The service says: {problem.title if mend and told in mend else told}",
+            mend,
             code=problem.code,
             retry_after=problem.retry_after,
             session=problem.session or "",

@@ -56,7 +56,7 @@ def test_collisions_are_listed(cache: Cache) -> None:
     with pytest.raises(AmbiguousError) as ambiguous:
         sessions.find(cache, UUID[:8], HERE)
     assert UUID in ambiguous.value.message
-    assert f"{TWIN} (claude-code)" in ambiguous.value.message
+    assert f"{TWIN} (claude-code, 0 messages)" in ambiguous.value.message
 
 
 def test_the_same_id_of_two_agents(cache: Cache) -> None:

@@ -41,6 +41,7 @@ CREATE TABLE {p}session_sessions (
 -- `stale` 1: an entry changed its place, time or id, and the derived columns are to be made anew.
 CREATE INDEX {p}session_stale ON {p}session_sessions (key) WHERE stale = 1;
 CREATE UNIQUE INDEX {p}session_by_wire ON {p}session_sessions (wire) WHERE wire IS NOT NULL;
+CREATE INDEX {p}session_by_prefix ON {p}session_sessions (substr(lower(id), 1, 8)) WHERE deleted = 0;
 CREATE INDEX {p}session_without_wire ON {p}session_sessions (key) WHERE wire IS NULL;
 CREATE INDEX {p}session_by_time ON {p}session_sessions (newest_at DESC) WHERE deleted = 0;
 
