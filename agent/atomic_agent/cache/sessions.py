@@ -111,14 +111,6 @@ def is_deleted(cache: Cache, session: SessionKey) -> bool:
     return found is not None and bool(found[0])
 
 
-def by_wire(cache: Cache, wire: bytes) -> SessionRow | None:
-    """The session that syncs under this id, deleted ones left out."""
-    found = cache.connection.execute(
-        cache.sql(f"SELECT {_COLUMNS} FROM {{p}}session_sessions WHERE wire = ? AND deleted = 0"), (wire,)
-    ).fetchone()
-    return None if found is None else _row(found)
-
-
 def ensure(cache: Cache, facts: Facts, id_key: bytes | None = None, *, spread: bool = False) -> int:
     """The key of this session's row, made if there is none; call inside a transaction.
 

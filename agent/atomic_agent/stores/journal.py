@@ -49,11 +49,6 @@ class Journal:
             raise BusyError("Another process holds the keystore.", "Try again in a moment.") from None
         self._secrets = content
 
-    def reload(self) -> Secrets:
-        """The secrets as another process may have left them."""
-        self._secrets = None
-        return self.secrets
-
     def close(self) -> None:
         self.cache.close()
 
