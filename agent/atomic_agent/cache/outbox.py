@@ -278,3 +278,8 @@ def is_waited_for(cache: Cache, wire: bytes) -> bool:
         (wire, wire),
     ).fetchone()
     return bool(row[0])
+
+
+def waits(cache: Cache) -> bool:
+    """True when this machine has something to send."""
+    return bool(unsealed_sessions(cache)) or count(cache) > 0

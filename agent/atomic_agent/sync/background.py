@@ -1,7 +1,9 @@
 """Syncing beside other work: short waits, offline is normal and silent."""
 
 import threading
+import time
 
+from atomic_agent.cache import outbox
 from atomic_agent.stores.journal import Journal, reopen
 from atomic_agent.sync.run import Synced, synchronise
 from atomic_sessions.errors import AtomicError
@@ -31,6 +33,8 @@ def _work(journal: Journal, seconds: float, found: list[Synced]) -> None:
     except AtomicError:
         # Offline, busy or refused: `atomic status` shows what is not synced, `atomic sync` says why.
         return
+    except Exception:  # noqa: BLE001  # the top of a thread: a traceback would stand in the person's prompt
+        return
 
 
 def before_continue(journal: Journal) -> None:
@@ -44,8 +48,13 @@ def after_turn(journal: Journal) -> None:
 
 
 def at_exit(journal: Journal) -> None:
-    """Give what is under way a moment to finish, and send what is left."""
+    """Give what is under way a moment to finish, and send what is left; three seconds in all, since a
+    network that swallows everything must not hold the person."""
+    deadline = time.monotonic() + EXIT_SECONDS
     for worker in _running:
-        worker.join(EXIT_SECONDS)
+        worker.join(max(0.0, deadline - time.monotonic()))
+    busy = any(worker.is_alive() for worker in _running)
     _running.clear()
-    sync_quietly(journal, seconds=EXIT_SECONDS)
+    left = deadline - time.monotonic()
+    if not busy and left > 0 and outbox.waits(journal.cache):
+        sync_quietly(journal, seconds=left)

@@ -75,8 +75,7 @@ def _changed(journal: Journal, seen: int) -> tuple[bool, int]:
     now = _version(journal)
     if now == seen:
         return False, seen
-    waits = bool(outbox.unsealed_sessions(journal.cache)) or outbox.count(journal.cache) > 0
-    return waits, now
+    return outbox.waits(journal.cache), now
 
 
 def _listen(journal: Journal, wake: threading.Event) -> None:
@@ -92,6 +91,8 @@ def _listen(journal: Journal, wake: threading.Event) -> None:
             except AtomicError:
                 # The main loop meets the same error and tells the person.
                 pass
+            except Exception:  # noqa: BLE001  # the top of a thread; the poll goes on without pokes
+                attempt += 1
             time.sleep(min(30.0, 0.2 + backoff(attempt, random.random)))
             attempt += 1
             wake.set()
