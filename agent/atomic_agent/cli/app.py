@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "logout": ("logout", "leave the account on this machine; sessions stay"),
     "sync": ("sync", "send and fetch what is new; --watch keeps going"),
     "status": ("status", "what is here, what is not synced, and with whom"),
+    "doctor": ("doctor", "what is well here, what is not, and the mend"),
     "devices": ("devices", "machines of the account: list, add, approve"),
     "share": ("share", "publish a session under a link"),
     "shares": ("shares", "list links, revoke one"),

@@ -25,6 +25,7 @@ FLAGS: dict[str, set[str]] = {
     "logout": {"--yes"},
     "sync": {"--watch", "--json"},
     "status": {"--json"},
+    "doctor": {"--json"},
     "devices": {"--yes", "--json"},
     "share": {"--public", "--expires", "--password", "--views", "--new", "--yes", "--json"},
     "shares": {"--links", "--json"},
