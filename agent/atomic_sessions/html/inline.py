@@ -40,7 +40,8 @@ def inline(text: str, links: bool = True) -> str:
         elif kind == "`":
             if runs is None:
                 runs = _backticks(text)
-            places = runs[len(mark)]
+            # A run behind an escaped backtick is shorter than the one that was counted.
+            places = runs.get(len(mark), [])
             after = bisect_left(places, at)
             if after < len(places):
                 code = text[at : places[after]]

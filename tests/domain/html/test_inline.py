@@ -21,6 +21,7 @@ REL = 'rel="noreferrer noopener" target=_blank'
         ("**a *b** c*", "<p><strong>a *b</strong> c*</p>"),
         ("`` a`b ``", "<p><code>a`b</code></p>"),
         ("`open", "<p>`open</p>"),
+        ("a \\``` b", "<p>a ``` b</p>"),
         ("\\*no\\*", "<p>*no*</p>"),
         ("[t](https://a.b/c)", f'<p><a href="https://a.b/c" {REL}>t</a></p>'),
         ("[**t**](https://a.b/c_(d))", f'<p><a href="https://a.b/c_(d)" {REL}><strong>t</strong></a></p>'),
