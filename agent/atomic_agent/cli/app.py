@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from atomic_agent import interrupts
 from atomic_sessions.errors import AtomicError, CacheRefusedError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -34,6 +35,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point; leaves with the exit code of docs/exit-codes.md."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    interrupts.install()
     try:
         code = run(arguments)
         sys.stdout.flush()

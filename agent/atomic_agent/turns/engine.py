@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from atomic_agent import interrupts
 from atomic_agent.turns.choice import PROVIDERS, Choice
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.providers.port import Done, Event, Notice, Request, Stream, opened
@@ -88,12 +89,17 @@ class Engine:
         return Turn(text, answer.id, choice.provider, choice.model, done.usage, done.stop)
 
     def _ask(self, request: Request) -> Done:
-        stream = self._stream or opened(request.endpoint.protocol)
-        events = stream(request)
-        for event in events:
-            self._tell(event)
-            if isinstance(event, Done):
-                return event
+        interrupts.take()
+        try:
+            stream = self._stream or opened(request.endpoint.protocol)
+            for event in stream(request):
+                self._tell(event)
+                if isinstance(event, Done):
+                    return event
+        except Exception:
+            if interrupts.take():
+                raise KeyboardInterrupt from None
+            raise
         raise ProviderError(f"{request.endpoint.provider} gave no answer.", "Send the prompt again.")
 
     def _on_disk(self, step: Callable[[], None]) -> None:
