@@ -13,6 +13,9 @@ from atomic_sessions.entry import Block, Image, Node, Shell, Text, Thinking, Too
 from atomic_sessions.pairing import ContextMessage, paired
 
 COMPACTION_PREFACE = "The conversation so far, with parts left out:"
+_TURN_SETTINGS = frozenset({"session_meta", "turn_context", "event/thread_settings_applied"})
+"""Where Codex says which model answers; its answers do not."""
+
 BRANCH_PREFACE = "A summary of work on another branch of this conversation:"
 
 
@@ -35,6 +38,8 @@ def settings(path: Iterable[Node]) -> Settings:
             and view.model != "<synthetic>"
         ):
             provider, model = view.provider, view.model
+        elif view.kind in _TURN_SETTINGS:
+            provider, model = view.provider or provider, view.model or model
         elif view.kind == "thinking_level_change":
             effort = view.text
     return Settings(provider, model, effort)
@@ -49,9 +54,11 @@ def boundary(path: Sequence[Node]) -> int:
 
 
 def is_boundary(node: Node) -> bool:
-    """A verbatim compaction of ours, or the record after which Claude Code starts over."""
+    """A verbatim compaction of ours, or the record after which Claude Code or Codex starts over."""
     view = node.view
-    return view.kind == "system/compact_boundary" or (view.kind == "compaction" and view.in_context)
+    return view.kind == "system/compact_boundary" or (
+        view.kind in {"compaction", "compacted"} and view.in_context
+    )
 
 
 def build(
@@ -132,7 +139,9 @@ def _message(node: Node, provider: str) -> ContextMessage | None:
             text = "\n".join(b.text for b in view.blocks if isinstance(b, Text))
             if view.kind == "compaction" or not text.strip():
                 return None
-            # Claude Code's summary explains itself; a branch summary does not.
+            # Claude Code's summary explains itself; a branch summary and a history that Codex kept do not.
+            if view.kind == "compacted":
+                return _as_user((Text(f"{COMPACTION_PREFACE}\n\n{text}"),))
             wrapped = text if view.cwd else f"{BRANCH_PREFACE}\n\n<summary>\n{text}\n</summary>"
             return _as_user((Text(wrapped),))
     return None

@@ -151,7 +151,7 @@ class Node(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """What identifies and places a session; travels sealed with each of its records.
 
-    `agent` is the format of its lines (`atomic`, `pi`, `claude-code`), `scope` see `ids.SessionKey`,
+    `agent` is the format of its lines (`atomic`, `pi`, `claude-code`, `codex`), `scope` see `ids.SessionKey`,
     `project` the key of design.md section 6, `parent` the native id of the session it came from.
     `header` is the raw header line of a format 4 session, empty for captured ones, whose header is a
     line like any other.

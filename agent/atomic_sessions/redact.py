@@ -291,10 +291,11 @@ def _named_kind(name: str, value: str) -> str:
 
 # fmt: off
 _PUBLIC_KINDS = frozenset({
-    "active_tools_change", "branch_summary", "compaction", "context_compaction",
+    "active_tools_change", "branch_summary", "compacted", "compaction", "context_compaction",
     "context_window_change", "custom_message", "label", "leaf", "message", "model_change", "session",
     "session_info", "session_summary", "system", "system/away_summary", "system/compact_boundary",
     "system/local_command", "system/microcompact_boundary", "thinking_level_change", "title",
+    "web_search",
 })
 # fmt: on
 

@@ -8,18 +8,20 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 import msgspec
+import zstandard
 from msgspec import Struct
 
 from atomic_agent.cache import entries, files, sessions
 from atomic_agent.cache.cache import Cache, fingerprint
 from atomic_agent.cache.open import transaction
-from atomic_agent.capture.sources import Source
+from atomic_agent.capture.sources import Source, is_packed
 from atomic_agent.projects import project_of
 from atomic_sessions.entry import Entry, Facts, View
 from atomic_sessions.errors import BadSessionFileError, FutureFormatError
+from atomic_sessions.formats import codex
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.formats.detect import detect
 from atomic_sessions.formats.lines import Line, salvage, split
@@ -35,6 +37,7 @@ HEAD_BYTES = 256 * 1024
 HEAD_LINES = 200
 MAX_HEAD_BYTES = 64 * 1024 * 1024
 MAX_NAME = 4096
+MAX_WINDOW = 1 << 27
 MAX_SIDE_BYTES = 64 * 1024 * 1024
 
 Outcome = Literal["new", "updated", "unchanged", "skipped", "deleted"]
@@ -85,17 +88,29 @@ def take(
     same = mark is not None and (mark.size, mark.mtime_ns, mark.inode) == _stat(source.path)
     if same and not _sides_changed(cache, source):
         return Taken("unchanged")
-    with source.path.open("rb") as stream:
-        start = _begin(cache, source, stream, mark, now, only)
-        if isinstance(start, Taken):
-            return start
-        taken = Taken("new" if start.fresh else "updated", start.agent, rewritten=start.rewritten)
-        _read(cache, source, stream, start, found, now, taken, progress)
+    try:
+        with source.path.open("rb") as stream:
+            start = _begin(cache, source, _plain(source, stream), mark, now, only)
+            if isinstance(start, Taken):
+                return start
+            taken = Taken("new" if start.fresh else "updated", start.agent, rewritten=start.rewritten)
+            _read(cache, source, _plain(source, stream), start, found, now, taken, progress)
+    except zstandard.ZstdError as error:
+        raise BadSessionFileError("It is compressed and cannot be unpacked: the file is damaged.") from error
     taken.entries += _take_sides(cache, source, start.session)
     entries.refresh_stale(cache)
     if not taken.entries and not start.fresh:
         taken.outcome = "unchanged"
     return taken
+
+
+def _plain(source: Source, stream: BinaryIO) -> BinaryIO:
+    """The file's content from its top. A packed file is unpacked as it is read, and only ever read from there on."""
+    if not is_packed(source.path):
+        return stream
+    stream.seek(0)
+    unpacking = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+    return cast(BinaryIO, unpacking.stream_reader(stream, read_across_frames=True, closefd=False))
 
 
 def _begin(
@@ -108,7 +123,8 @@ def _begin(
 ) -> _Start | Taken:
     if mark is not None:
         row = sessions.get(cache, mark.session)
-        grown = _is_grown(stream, mark)
+        packed = is_packed(source.path)
+        grown = not packed and _is_grown(stream, mark)
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(mark.state), type=ScanState)
         return _Start(
             mark.session,
@@ -117,13 +133,17 @@ def _begin(
             mark.offset if grown else 0,
             state if grown else ScanState(),
             fresh=False,
-            rewritten=not grown,
+            rewritten=not grown and not packed,
             has_tail=grown and mark.size > mark.offset,
+        )
+    if source.agent == "codex" and source.path.suffix == ".json":
+        return Taken(
+            "skipped", "codex", why="an early session of Codex in one JSON object, which is not read"
         )
     lines = _head(stream)
     kind = detect(lines)
     agent = kind.agent or ("" if kind.why else source.agent)
-    if not agent or (source.agent and agent != source.agent and source.agent == "claude-code"):
+    if not agent or (source.agent and agent != source.agent and source.agent in {"claude-code", "codex"}):
         return Taken("skipped", source.agent, why=kind.why or "not a session")
     if only and agent not in only:
         return Taken("skipped", agent)
@@ -196,6 +216,8 @@ def _facts(source: Source, agent: str, own_id: str, owner: str, lines: list[byte
             break
     if created is None:
         created = int(source.path.stat().st_mtime * 1000)
+    if agent == "codex":
+        return _rollout_facts(source, lines, cwd, created)
     stem, parent, internal, session_id = _text(source.path.stem), "", False, own_id
     if agent == "claude-code":
         parent = _text(source.owner) or (owner if stem.startswith("agent-") else "")
@@ -207,6 +229,19 @@ def _facts(source: Source, agent: str, own_id: str, owner: str, lines: list[byte
     if max(len(session_id), len(cwd), len(parent)) > MAX_NAME:
         raise BadSessionFileError("The session's id, folder or parent is longer than any real one.")
     return Facts(agent, session_id, "", cwd, project_of(cwd), created, parent, internal)
+
+
+def _rollout_facts(source: Source, lines: list[bytes], cwd: str, created: int) -> Facts:
+    of = codex.origin(lines, _text(source.path.name))
+    if not of.id:
+        raise BadSessionFileError(
+            "It is part of a Codex session: neither its records nor its name say which."
+        )
+    cwd = of.cwd or cwd
+    if max(len(of.id), len(cwd), len(of.parent)) > MAX_NAME:
+        raise BadSessionFileError("The session's id, folder or parent is longer than any real one.")
+    at = created if of.created_at is None else of.created_at
+    return Facts("codex", of.id, "", cwd, project_of(cwd), at, of.parent, of.internal)
 
 
 def _is_grown(stream: BinaryIO, mark: files.FileMark) -> bool:
@@ -299,10 +334,12 @@ def _commit(
     """Take in a batch with the mark it reaches. `found` None: the file goes on, so that after a kill it
     must not look as if it had been read to its end."""
     here = stream.tell()
-    check = min(CHECK_BYTES, offset)
-    stream.seek(offset - check)
+    check = 0 if is_packed(source.path) else min(CHECK_BYTES, offset)
+    if check:
+        stream.seek(offset - check)
     check_hash = fingerprint(stream.read(check))
-    stream.seek(here)
+    if check:
+        stream.seek(here)
     with transaction(cache.connection):
         added = entries.insert(cache, session, [*batch, *(extra or [])])
         mark = files.FileMark(

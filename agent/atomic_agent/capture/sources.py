@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-AGENTS = ("claude-code", "pi")
+AGENTS = ("claude-code", "codex", "pi")
 SIDE_FOLDERS = ("tool-results",)
 
 
@@ -25,6 +25,9 @@ def roots(agent: str) -> list[Path]:
     home = Path.home()
     if agent == "claude-code":
         return [Path(os.environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"]
+    if agent == "codex":
+        codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
+        return [codex / "sessions", codex / "archived_sessions"]
     base = os.environ.get("PI_CODING_AGENT_DIR")
     return [(Path(base) if base else home / ".pi" / "agent") / "sessions"]
 
@@ -33,6 +36,11 @@ def find(agent: str, root: Path) -> Iterator[Source]:
     """Session files of one agent under its root, in a stable order."""
     pattern = "*.jsonl"
     if not root.is_dir():
+        return
+    if agent == "codex":
+        for path in sorted(root.rglob("rollout-*")):
+            if _is_session_name(path) or path.suffix == ".json":
+                yield Source(path, agent)
         return
     for folder in sorted(p for p in root.iterdir() if p.is_dir()):
         for path in sorted(folder.glob(pattern)):
@@ -56,8 +64,18 @@ def find_any(root: Path) -> Iterator[Source]:
                     yield _subagent(here / name, owner)
             continue
         for name in sorted(files):
-            if name.endswith(".jsonl"):
+            if _is_session_name(here / name):
                 yield _with_sides(here / name, "")
+
+
+def is_packed(path: Path) -> bool:
+    """True for a file that its agent has compressed whole."""
+    return path.name.endswith(".jsonl.zst")
+
+
+def _is_session_name(path: Path) -> bool:
+    """A file of lines, or a packed one whose plain file is gone: where both are there the plain one counts."""
+    return path.name.endswith(".jsonl") or (is_packed(path) and not path.with_suffix("").exists())
 
 
 def _owner_of(folder: Path) -> str:

@@ -74,13 +74,18 @@ def transcript(history: History) -> Iterator[str]:
             model = f" ({one_line(view.model)})" if view.role == "assistant" and view.model else ""
             yield ""
             yield f"── {who}{model} · {iso(at)[:16].replace('T', ' ')}"
-            yield from _blocks(view.blocks)
+            yield from _beginning(view.blocks) if view.role == "system" else _blocks(view.blocks)
             if view.error:
                 yield f"  ! {one_line(view.error)}"
         elif view.kind == "model_change":
             yield f"   model: {one_line(view.provider)}/{one_line(view.model)}"
         elif view.kind in {"session_info", "label"} and view.text:
             yield f"   {'name' if view.kind == 'session_info' else 'label'}: {one_line(view.text)}"
+
+
+def _beginning(blocks: Sequence[Block]) -> Iterator[str]:
+    """The first lines of a system prompt, which may be pages long."""
+    yield from _short("\n".join(block.text for block in blocks if isinstance(block, Text)), "    ")
 
 
 def _blocks(blocks: Sequence[Block]) -> Iterator[str]:

@@ -72,6 +72,11 @@ def read_file(path: Path, cwd: str) -> tuple[Facts, Iterator[bytes]]:
         raise BadSessionFileError(f"{path} is {kind.why}.", mend)
     if kind.agent == "claude-code":
         return _claude_facts(path, head, cwd), _raw_lines(path)
+    if kind.agent == "codex":
+        raise BadSessionFileError(
+            f"{path} is a session of Codex, which is captured, not imported.",
+            f"Take it in: atomic capture --from {path}",
+        )
     lines = (raw for raw in _raw_lines(path) if raw.strip())
     try:
         header = read_header(next(lines))

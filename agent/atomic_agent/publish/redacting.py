@@ -12,6 +12,7 @@ from atomic_agent.cache.cache import Cache
 from atomic_agent.publish.reading import lines_of
 from atomic_sessions.bundle import VERSION, Bundle
 from atomic_sessions.entry import Entry, Facts
+from atomic_sessions.formats import codex
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.formats.upgrade import encode, members
 from atomic_sessions.redact import Redactor, Report, publishable, withheld
@@ -57,6 +58,8 @@ def fit(cache: Cache, row: sessions.SessionRow, now: int) -> Fit:
             kept = withheld(entry)
         elif said.kind == "compaction":
             kept = _without_prompt(entry)
+        elif said.kind == "compacted":
+            kept = msgspec.structs.replace(entry, raw=codex.without_instructions(entry.raw))
         if kept is not None:
             found.append(work.entry(kept))
     facts = _facts(row.facts, work)

@@ -30,7 +30,7 @@ def derive(agent: str, session: str, history: History) -> list[Entry]:
     """The entries of a new session that goes on from a history; `pos` is left for the cache to give."""
     if agent in pi.NAMES:
         return _copied(history.lines)
-    return _converted(session, history)
+    return _converted(agent, session, history)
 
 
 def _copied(lines: list[Entry]) -> list[Entry]:
@@ -83,7 +83,7 @@ class _Chain:
         self.entries.append(Entry(identity, self.parent, 0, max(stamp, before), raw))
 
 
-def _converted(session: str, history: History) -> list[Entry]:
+def _converted(agent: str, session: str, history: History) -> list[Entry]:
     path = history.path[boundary(history.path) :]
     chain = _Chain(session)
     names: dict[str, str] = {}
@@ -104,17 +104,17 @@ def _converted(session: str, history: History) -> list[Entry]:
                     chain.add(identity, node.stamp, compose.message(identity, chain.parent, at, said))
             continue
         identity = chain.identity(node.id, 0)
-        chain.add(identity, node.stamp, _line(node, identity, chain.parent, at))
+        chain.add(identity, node.stamp, _line(agent, node, identity, chain.parent, at))
     return chain.entries
 
 
-def _line(node: Node, identity: str, parent: str | None, at: int) -> bytes:
+def _line(agent: str, node: Node, identity: str, parent: str | None, at: int) -> bytes:
     view = node.view
     if view.role == "assistant":
         return compose.message(identity, parent, at, _answer(view, at))
     if view.role == "user":
         return compose.message(identity, parent, at, compose.user(at, view.blocks))
-    kind = "claude-code.summary" if view.role == "summary" else "claude-code.injected"
+    kind = f"{agent}.summary" if view.role == "summary" else f"{agent}.injected"
     return compose.custom_message(identity, parent, at, kind, view.blocks)
 
 

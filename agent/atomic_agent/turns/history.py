@@ -58,7 +58,7 @@ def load(cache: Cache, row: SessionRow, leaf: str | None = None, *, whole: bool 
             until = None
         if not whole and not stopping and is_boundary(node):
             stopping, until = True, node.view.target or None
-        if stopping and until is None and known.model:
+        if stopping and until is None and known.model and known.provider:
             break
         at = entry.parent
     path.reverse()
@@ -69,7 +69,10 @@ def load(cache: Cache, row: SessionRow, leaf: str | None = None, *, whole: bool 
 def _older(known: Settings, found: Settings) -> Settings:
     """What was found nearer to the leaf holds."""
     model = known if known.model else found
-    return Settings(model.provider, model.model, known.effort or found.effort)
+    provider = model.provider
+    if not provider and found.provider and found.model in {"", model.model}:
+        provider = found.provider  # Codex names it apart from the model
+    return Settings(provider, model.model, known.effort or found.effort)
 
 
 def _beside(
@@ -77,7 +80,7 @@ def _beside(
 ) -> list[Node]:
     """Records of answers on the path that hang beside it: Claude Code spreads parallel calls over several
     records, and each result hangs on its own, perhaps below progress records."""
-    groups = {node.view.group for node in path if node.view.group}
+    groups = {node.view.group for node in path if node.view.group and node.view.role}
     if not groups:
         return []
     near = {node.id for node in path}

@@ -6,11 +6,12 @@ import msgspec
 
 from atomic_sessions.entry import View
 from atomic_sessions.errors import BadSessionFileError
-from atomic_sessions.formats import claude, pi
+from atomic_sessions.formats import claude, codex, pi
 
 _VIEWS: dict[str, Callable[[bytes], View]] = {
     **dict.fromkeys(pi.NAMES, pi.view),
     **dict.fromkeys(claude.NAMES, claude.view),
+    **dict.fromkeys(codex.NAMES, codex.view),
 }
 
 

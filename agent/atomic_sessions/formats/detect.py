@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from atomic_sessions.formats import codex
 from atomic_sessions.formats.lines import decode
 
 HEAD_LINES = 50
@@ -21,13 +22,14 @@ class _Head(Struct):
     uuid: str = ""
     leafUuid: str = ""
     projectHash: str = ""
+    record_type: str = ""
+    payload: Raw = codex.NONE
+    instructions: Raw = Raw(b"")
 
 
 _DECODER = msgspec.json.Decoder(_Head)
 
 _OTHERS = {
-    "session_meta": "Codex",
-    "response_item": "Codex",
     "session.start": "Copilot CLI",
 }
 
@@ -61,6 +63,10 @@ def detect(lines: Iterable[bytes]) -> Detected:
             return Detected(why="a session of another program's format 4")
         if head.type == "session" and head.id is not None:
             return Detected("atomic" if head.version == 4 else "pi", id=head.id)
+        if head.type in codex.RECORDS and bytes(head.payload).startswith(b"{"):
+            return Detected("codex")
+        if not head.type and (head.record_type == "state" or (head.id and bytes(head.instructions))):
+            return Detected("codex")
         if head.projectHash or (head.type in {"gemini", "user"} and head.id and not head.sessionId):
             return Detected(why=_unread("Gemini CLI"))
         if head.type in _OTHERS and first:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from atomic_sessions.clock import stamp
 from atomic_sessions.entry import Entry, View
+from atomic_sessions.formats import codex
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import digest, line_id
 
@@ -22,7 +23,8 @@ class ScanState(Struct):
 
     `last` is the id of the last line that has one of its own (for ids of lines without), `chain` the
     last tree node (the parent of the next record of a linear format 1 file), `last_stamp` the stamp
-    of the last line, `repeats` counts equal lines since `last`. `linear` is None before the header.
+    of the last line, `repeats` counts equal lines since `last`. `linear` is None before the header. In a
+    log (Codex) `last` is simply the line before.
     """
 
     pos: int = 0
@@ -52,6 +54,7 @@ class Scanner:
         self.state = state
         self._view = viewer(agent, internal=internal)
         self._linear_format = agent in {"pi", "atomic"}
+        self._log = agent in codex.NAMES
         self._now = now
         self._stamp_of = stamp_of
         self._stamps: dict[str, int] = {}
@@ -60,6 +63,8 @@ class Scanner:
         """The entry of the next line and what it says."""
         state = self.state
         view = self._view(raw)
+        if self._log:
+            return self._below(raw, view), view
         if len(view.id or "") > MAX_ID or len(view.parent or "") > MAX_ID:
             # No agent makes such ids; as a line without one it is kept like any other.
             view = msgspec.structs.replace(view, id=None, parent=None)
@@ -82,6 +87,16 @@ class Scanner:
         entry = Entry(entry_id, parent, state.pos, at, raw, loose)
         state.pos += 1
         return entry, view
+
+    def _below(self, raw: bytes, view: View) -> Entry:
+        """The entry of a log's next line: below the one before it, its id made from that one's and its bytes."""
+        state = self.state
+        entry_id = line_id(state.last, raw, 0)
+        at = stamp(view.at if view.at is not None else state.last_stamp, state.last_stamp, self._now)
+        entry = Entry(entry_id, state.last or None, state.pos, at, raw)
+        state.last, state.last_stamp = entry_id, at
+        state.pos += 1
+        return entry
 
     def _line_id(self, raw: bytes) -> str:
         mark = digest(raw).hex()

@@ -35,8 +35,9 @@ def totals(nodes: Iterable[Node]) -> Totals:
             assistant += not view.group or view.group not in groups
             if view.group:
                 groups.add(view.group)
-            if view.model and not view.model.startswith("<"):  # `<synthetic>`: Claude Code itself spoke
-                models[view.model] = None
+        names_model = view.kind == "turn_context" or (view.kind == "message" and view.role == "assistant")
+        if names_model and view.model and not view.model.startswith("<"):  # `<synthetic>`: Claude Code itself
+            models[view.model] = None
         if view.usage is not None:
             usages[view.group or node.id] = view.usage
     total = Usage(

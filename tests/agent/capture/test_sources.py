@@ -38,7 +38,7 @@ def _sub(number: int, text: str, agent: str = "agent-a002f0d984363ee65", **more:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with both agents' files where they keep them."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR"):
         monkeypatch.delenv(name, raising=False)
     project = tmp_path / ".claude" / "projects" / "-home-dev-proj"
     write(project / f"{SID}.jsonl", claude(0, "to claude"), claude(1, "from claude"))
@@ -187,7 +187,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {
     "prose": (b"hello\nworld\n", "not a session"),
     "other-json": (b'{"a":1}\n{"b":2}\n', "not a session"),
     "noise": (bytes(range(256)) * 50, "not a session"),
-    "codex": (b'{"type":"session_meta","payload":{"id":"x"}}\n', "Codex"),
+    "codex": (b'{"type":"event_msg","payload":{"type":"task_started"}}\n', "part of a Codex session"),
     "copilot": (b'{"type":"session.start","data":{}}\n', "Copilot"),
     "gemini": (b'{"sessionId":"x","projectHash":"y"}\n', "Gemini"),
     "pi-4": (b'{"kind":"header","version":4,"id":"x"}\n', "another program"),

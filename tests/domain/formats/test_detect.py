@@ -52,6 +52,23 @@ def test_claude_code(first: dict[str, object]) -> None:
     assert found.id == first.get("sessionId", "")
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"type": "session_meta", "payload": {"id": SID}},
+        {"type": "response_item", "payload": {}},
+        {"type": "event_msg", "ordinal": 3, "payload": {"type": "task_started"}},
+        {"type": "turn_context", "payload": {}},
+        {"id": SID, "timestamp": "2025-06-01T10:00:00Z", "instructions": None},
+        {"record_type": "state"},
+    ],
+)
+def test_codex(first: dict[str, object]) -> None:
+    """By any record with a payload, and by the bare first line of its oldest files."""
+    assert _detect(first) == Detected("codex")
+    assert _detect(b"garbage", first) == Detected("codex")
+
+
 def test_a_subagents_records_name_their_owner() -> None:
     """The parent's session id stands on each of them."""
     assert (
@@ -63,8 +80,6 @@ def test_a_subagents_records_name_their_owner() -> None:
 @pytest.mark.parametrize(
     ("first", "words"),
     [
-        ({"type": "session_meta", "payload": {}}, "Codex"),
-        ({"type": "response_item", "payload": {}}, "Codex"),
         ({"type": "session.start", "data": {}}, "Copilot"),
         ({"sessionId": "x", "projectHash": "y", "startTime": "z"}, "Gemini"),
         ({"type": "user", "id": "m", "content": "x"}, "Gemini"),
@@ -127,7 +142,7 @@ def test_no_bytes_break_it(content: bytes) -> None:
     assert bool(found.agent) != bool(found.why)
 
 
-@pytest.mark.parametrize("agent", ["codex", "", "Claude-Code", "x" * 500])
+@pytest.mark.parametrize("agent", ["gemini", "", "Claude-Code", "x" * 500])
 def test_agents_nobody_knows(agent: str) -> None:
     """A session from a newer machine is refused by name, briefly."""
     with pytest.raises(BadSessionFileError) as refused:
