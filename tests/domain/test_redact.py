@@ -211,10 +211,10 @@ def test_homes_become_tilde(text: str, expected: str) -> None:
 def test_named_homes_of_any_shape() -> None:
     """A home that is named is found wherever it is; a longer name that starts like it is not."""
     new, _ = redacted(
-        message("/root/x /rooted/y /srv/people/li/z -root-x /tmp/-srv-people-li-z"),
-        home=("/root", "/srv/people/li/"),
+        message("/home2/x /home2ed/y /srv/people/li/z -home2-x /tmp/-srv-people-li-z"),
+        home=("/home2", "/srv/people/li/"),
     )
-    assert json.loads(new)["message"]["content"][0]["text"] == "~/x /rooted/y ~/z -root-x /tmp/~-z"
+    assert json.loads(new)["message"]["content"][0]["text"] == "~/x /home2ed/y ~/z -home2-x /tmp/~-z"
 
 
 def test_user_names() -> None:

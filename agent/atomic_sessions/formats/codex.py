@@ -13,6 +13,29 @@ from msgspec import Raw, Struct
 
 from atomic_sessions.clock import parse_time
 from atomic_sessions.entry import Block, Image, Role, Text, Thinking, ToolCall, ToolResult, Usage, View
+from atomic_sessions.formats.codex_records import (
+    BASE,
+    COMPACTED,
+    CONTENT,
+    EVENT,
+    EXIT_CODE,
+    INFO,
+    ITEM,
+    LINE,
+    META,
+    NONE,
+    OUTPUT,
+    PART,
+    SEARCH,
+    SOURCE,
+    SPAWN,
+    SUBAGENT,
+    TURN,
+    Item,
+    Line,
+    Meta,
+    Turn,
+)
 from atomic_sessions.formats.lines import decode
 from atomic_sessions.ids import UUID
 
@@ -23,7 +46,6 @@ RECORDS = frozenset(
 )
 """The types of lines that tell a file as a rollout."""
 
-NONE = Raw(b"null")
 
 _INSTRUCTIONS = (
     "<environment_context>",
@@ -46,137 +68,6 @@ _EXIT_HEAD = 400
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 _SECONDS = 100_000_000_000
 """A number below this is a time in seconds, above it in ms."""
-
-
-class _Line(Struct):
-    type: str = ""
-    record_type: str = ""
-    timestamp: str | int | float | None = None
-    payload: Raw = NONE
-
-
-class _Meta(Struct):
-    id: str | None = None
-    timestamp: str | int | float | None = None
-    cwd: str | None = None
-    model_provider: str | None = None
-    forked_from_id: str | None = None
-    parent_thread_id: str | None = None
-    history_base: Raw = NONE
-    source: Raw = NONE
-
-
-class _Base(Struct):
-    thread_id: str | None = None
-
-
-class _Spawn(Struct):
-    parent_thread_id: str | None = None
-
-
-class _Source(Struct):
-    subagent: Raw = NONE
-
-
-class _Subagent(Struct):
-    thread_spawn: Raw = NONE
-    parent_thread_id: str | None = None
-
-
-class _Turn(Struct):
-    cwd: str | None = None
-    model: str | None = None
-    model_provider_id: str | None = None
-
-
-class _Item(Struct):
-    type: str = ""
-    role: str = ""
-    id: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    namespace: str | None = None
-    author: str | None = None
-    recipient: str | None = None
-    content: Raw = NONE
-    summary: Raw = NONE
-    encrypted_content: str | None = None
-    arguments: Raw = NONE
-    parameters: Raw = NONE
-    input: Raw = NONE
-    action: Raw = NONE
-    output: Raw = NONE
-    tools: Raw = NONE
-    result: str | None = None
-    revised_prompt: str | None = None
-
-
-class _Part(Struct):
-    type: str = ""
-    text: str | None = None
-    refusal: str | None = None
-    image_url: str | None = None
-
-
-class _Search(Struct):
-    query: str | None = None
-    url: str | None = None
-
-
-class _Output(Struct):
-    output: Raw = NONE
-    content: Raw = NONE
-    success: bool | None = None
-    metadata: Raw = NONE
-
-
-class _Exit(Struct):
-    exit_code: int | None = None
-
-
-class _Event(Struct):
-    type: str = ""
-    thread_name: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    num_turns: int | None = None
-    info: Raw = NONE
-    thread_settings: Raw = NONE
-
-
-class _Tokens(Struct):
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    cache_write_input_tokens: int = 0
-    output_tokens: int = 0
-
-
-class _Info(Struct):
-    total_token_usage: _Tokens | None = None
-    last_token_usage: _Tokens | None = None
-
-
-class _Compacted(Struct):
-    message: str | None = None
-    replacement_history: Raw = NONE
-
-
-_LINE = msgspec.json.Decoder(_Line)
-_META = msgspec.json.Decoder(_Meta)
-_BASE = msgspec.json.Decoder(_Base)
-_SPAWN = msgspec.json.Decoder(_Spawn)
-_SOURCE = msgspec.json.Decoder(_Source)
-_SUBAGENT = msgspec.json.Decoder(_Subagent)
-_TURN = msgspec.json.Decoder(_Turn)
-_ITEM = msgspec.json.Decoder(_Item)
-_PART = msgspec.json.Decoder(_Part)
-_SEARCH = msgspec.json.Decoder(_Search)
-_OUTPUT = msgspec.json.Decoder(_Output)
-_EXIT_CODE = msgspec.json.Decoder(_Exit)
-_EVENT = msgspec.json.Decoder(_Event)
-_INFO = msgspec.json.Decoder(_Info)
-_COMPACTED = msgspec.json.Decoder(_Compacted)
-_CONTENT: msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
 
 
 class Origin(Struct, frozen=True):
@@ -211,32 +102,32 @@ def origin(lines: Iterable[bytes], file_name: str) -> Origin:
     return Origin(named)
 
 
-def _meta(raw: bytes) -> _Meta | None:
-    line, _ = decode(raw, _LINE)
+def _meta(raw: bytes) -> Meta | None:
+    line, _ = decode(raw, LINE)
     if line is None:
         return None
     if line.type == "session_meta":
-        return decode(bytes(line.payload), _META)[0]
-    return decode(raw, _META)[0] if _is_bare_meta(line) else None
+        return decode(bytes(line.payload), META)[0]
+    return decode(raw, META)[0] if _is_bare_meta(line) else None
 
 
-def _is_bare_meta(line: _Line) -> bool:
+def _is_bare_meta(line: Line) -> bool:
     """The first line of the oldest files: what is now a payload, without an envelope."""
     return not line.type and not line.record_type and line.payload == NONE and line.timestamp is not None
 
 
-def _origin(meta: _Meta, session_id: str, at: int | None) -> Origin:
-    source, _ = decode(bytes(meta.source), _SOURCE)
+def _origin(meta: Meta, session_id: str, at: int | None) -> Origin:
+    source, _ = decode(bytes(meta.source), SOURCE)
     internal = source is not None and source.subagent != NONE
     parent = meta.forked_from_id or ""
     if not parent:
-        base, _ = decode(bytes(meta.history_base), _BASE)
+        base, _ = decode(bytes(meta.history_base), BASE)
         parent = (base.thread_id if base is not None else "") or ""
     if source is not None and internal:
-        sub, _ = decode(bytes(source.subagent), _SUBAGENT)
+        sub, _ = decode(bytes(source.subagent), SUBAGENT)
         above = meta.parent_thread_id
         if sub is not None:
-            spawn, _ = decode(bytes(sub.thread_spawn), _SPAWN)
+            spawn, _ = decode(bytes(sub.thread_spawn), SPAWN)
             above = (spawn.parent_thread_id if spawn is not None else None) or sub.parent_thread_id or above
         parent = above or parent
     return Origin(session_id, meta.cwd or "", at, "" if parent == session_id else parent, internal)
@@ -244,7 +135,7 @@ def _origin(meta: _Meta, session_id: str, at: int | None) -> Origin:
 
 def view(raw: bytes) -> View:
     """What one line says."""
-    line, damaged = decode(raw, _LINE)
+    line, damaged = decode(raw, LINE)
     if line is None:
         return View(kind="damaged", in_context=False, damaged=True)
     at = _time(line.timestamp)
@@ -259,7 +150,7 @@ def view(raw: bytes) -> View:
         case "compacted":
             found = _compacted(payload)
         case "turn_context":
-            turn, _ = decode(payload, _TURN)
+            turn, _ = decode(payload, TURN)
             found = _settings("turn_context", turn)
         case "":
             found = _session(raw) if _is_bare_meta(line) else _plain(line.record_type or "unknown")
@@ -279,7 +170,7 @@ def _plain(kind: str, text: str = "") -> View:
 
 
 def _session(payload: bytes) -> View:
-    meta, _ = decode(payload, _META)
+    meta, _ = decode(payload, META)
     if meta is None:
         return _plain("session_meta")
     return View(
@@ -291,7 +182,7 @@ def _session(payload: bytes) -> View:
     )
 
 
-def _settings(kind: str, turn: _Turn | None) -> View:
+def _settings(kind: str, turn: Turn | None) -> View:
     if turn is None:
         return _plain(kind)
     return View(
@@ -305,7 +196,7 @@ def _settings(kind: str, turn: _Turn | None) -> View:
 
 
 def _event(payload: bytes) -> View:
-    event, _ = decode(payload, _EVENT)
+    event, _ = decode(payload, EVENT)
     if event is None or not event.type:
         return _plain("event_msg")
     kind = f"event/{event.type}"
@@ -313,7 +204,7 @@ def _event(payload: bytes) -> View:
         case "thread_name_updated":
             return _plain("session_info", (event.thread_name or "").strip())
         case "thread_settings_applied":
-            turn, _ = decode(bytes(event.thread_settings), _TURN)
+            turn, _ = decode(bytes(event.thread_settings), TURN)
             return _settings(kind, turn)
         case "token_count":
             return _tokens(kind, event.info)
@@ -329,7 +220,7 @@ def _event(payload: bytes) -> View:
 def _tokens(kind: str, raw: Raw) -> View:
     """The last answer's tokens. The event comes again with every news of limits; equal totals are one
     answer (`group`)."""
-    info, _ = decode(bytes(raw), _INFO)
+    info, _ = decode(bytes(raw), INFO)
     if info is None or info.last_token_usage is None:
         return _plain(kind)
     last, total = info.last_token_usage, info.total_token_usage
@@ -344,7 +235,7 @@ def _tokens(kind: str, raw: Raw) -> View:
 
 
 def _item(payload: bytes) -> View:
-    item, _ = decode(payload, _ITEM)
+    item, _ = decode(payload, ITEM)
     if item is None:
         return _plain("response_item")
     call = item.call_id or item.id or ""
@@ -374,7 +265,7 @@ def _item(payload: bytes) -> View:
             result = ToolResult(call, "tool_search", (Text(tools),))
             return View("message", "tool", blocks=(result,), typed=False)
         case "web_search_call":
-            search, _ = decode(bytes(item.action), _SEARCH)
+            search, _ = decode(bytes(item.action), SEARCH)
             return _plain("web_search", (search.query or search.url or "") if search is not None else "")
         case "image_generation_call" if item.result:
             prompt = (Text(item.revised_prompt),) if item.revised_prompt else ()
@@ -386,7 +277,7 @@ def _said(blocks: tuple[Block, ...]) -> View:
     return View("message", "assistant", blocks=blocks, typed=False)
 
 
-def _message(item: _Item) -> View:
+def _message(item: Item) -> View:
     blocks = _blocks(item.content)
     match item.role:
         case "assistant":
@@ -408,7 +299,7 @@ def _instructions(blocks: tuple[Block, ...]) -> View:
     return View("instructions", "system", blocks=blocks, typed=False, in_context=False)
 
 
-def _reasoning(item: _Item) -> tuple[Block, ...]:
+def _reasoning(item: Item) -> tuple[Block, ...]:
     texts = [*_texts(item.summary), *_texts(item.content)]
     text = "\n\n".join(texts)
     return (Thinking(text, redacted=not text and bool(item.encrypted_content)),)
@@ -417,14 +308,14 @@ def _reasoning(item: _Item) -> tuple[Block, ...]:
 def _compacted(payload: bytes) -> View:
     """The history starts over with this. One that only the provider can read is no text and starts
     nothing: what came before it stays the context."""
-    found, _ = decode(payload, _COMPACTED)
+    found, _ = decode(payload, COMPACTED)
     if found is None:
         return _plain("compacted")
     message = (found.message or "").strip()
     said: list[str] = []
     opaque = False
     for raw in _items(found.replacement_history):
-        item, _ = decode(raw, _ITEM)
+        item, _ = decode(raw, ITEM)
         if item is None:
             continue
         opaque |= item.type in _OPAQUE
@@ -448,8 +339,8 @@ def _compacted(payload: bytes) -> View:
 def without_instructions(raw: bytes) -> bytes:
     """A `compacted` line with no more than what was said: the history it repeats begins with the
     instructions and surroundings that are left out elsewhere too."""
-    line, _ = decode(raw, _LINE)
-    found, _ = decode(bytes(line.payload), _COMPACTED) if line is not None else (None, True)
+    line, _ = decode(raw, LINE)
+    found, _ = decode(bytes(line.payload), COMPACTED) if line is not None else (None, True)
     if line is None or found is None:
         return b'{"type":"compacted"}'
     kept = [Raw(item) for item in _items(found.replacement_history) if _item(item).kind == "message"]
@@ -460,25 +351,25 @@ def without_instructions(raw: bytes) -> bytes:
 
 
 def _items(raw: Raw) -> Iterator[bytes]:
-    content, _ = decode(bytes(raw), _CONTENT)
+    content, _ = decode(bytes(raw), CONTENT)
     if isinstance(content, list):
         yield from (bytes(item) for item in content)
 
 
 def _texts(raw: Raw) -> Iterator[str]:
     for item in _items(raw):
-        part, _ = decode(item, _PART)
+        part, _ = decode(item, PART)
         if part is not None and part.text and part.text.strip():
             yield part.text
 
 
 def _blocks(raw: Raw) -> tuple[Text | Image, ...]:
-    content, _ = decode(bytes(raw), _CONTENT)
+    content, _ = decode(bytes(raw), CONTENT)
     if isinstance(content, str):
         return (Text(content),) if content else ()
     found: list[Text | Image] = []
     for item in content or ():
-        part, _ = decode(bytes(item), _PART)
+        part, _ = decode(bytes(item), PART)
         if part is None:
             continue
         if part.image_url:
@@ -497,21 +388,21 @@ def _unquoted(raw: Raw) -> str:
     """Arguments as JSON text: Codex writes them as a string that holds JSON, sometimes as an object."""
     if raw == NONE:
         return "{}"
-    content, _ = decode(bytes(raw), _CONTENT)
+    content, _ = decode(bytes(raw), CONTENT)
     return content if isinstance(content, str) else bytes(raw).decode("utf-8", "replace")
 
 
 def _result(call: str, raw: Raw) -> ToolResult:
-    content, _ = decode(bytes(raw), _CONTENT)
+    content, _ = decode(bytes(raw), CONTENT)
     if isinstance(content, list):
         return ToolResult(call, "", _blocks(raw))
     text, failed = content or "", False
     wrapped = text.encode("utf-8", "replace") if text.startswith('{"') else bytes(raw)
     if content is None or text.startswith('{"'):
-        out, damaged = decode(wrapped, _OUTPUT)
+        out, damaged = decode(wrapped, OUTPUT)
         if out is not None and not damaged:
             inner = out.output if out.output != NONE else out.content
-            exit_code, _ = decode(bytes(out.metadata), _EXIT_CODE)
+            exit_code, _ = decode(bytes(out.metadata), EXIT_CODE)
             failed = out.success is False or (exit_code is not None and bool(exit_code.exit_code))
             if inner != NONE:
                 return ToolResult(call, "", _blocks(inner), failed)

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from atomic_sessions.formats import codex
+from atomic_sessions.formats.codex_records import NONE
 from atomic_sessions.formats.lines import decode
 
 HEAD_LINES = 50
@@ -23,7 +24,7 @@ class _Head(Struct):
     leafUuid: str = ""
     projectHash: str = ""
     record_type: str = ""
-    payload: Raw = codex.NONE
+    payload: Raw = NONE
     instructions: Raw = Raw(b"")
 
 
