@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("sessions", "list, search or delete sessions"),
     "show": ("show", "print a session's conversation"),
     "export": ("export", "write a session to a file: .html, .jsonl or .md"),
-    "capture": ("capture", "bring in the sessions of Claude Code, pi and Atomic files"),
+    "capture": ("capture", "bring in the sessions of Claude Code, Codex, pi and Atomic"),
     "login": ("login", "join this machine to an account on a service"),
     "logout": ("logout", "leave the account on this machine; sessions stay"),
     "sync": ("sync", "send and fetch what is new; --watch keeps going"),
