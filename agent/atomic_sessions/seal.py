@@ -6,7 +6,7 @@ Randomness (writer ids, nonces) and keys are arguments. docs/envelope.md describ
 
 import hashlib
 import struct
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import zstandard
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from atomic_sessions.entry import Entry, Facts
 from atomic_sessions.envelope import (
@@ -36,6 +36,10 @@ PAD_FLOOR = 1024
 FLAG_ZSTD = 1
 MAX_PLAIN = 64 * 1024 * 1024
 """Nothing that opens to more than this is opened."""
+MAX_RECORD = 16 * 1024 * 1024
+"""Nor a record, card or tombstone that opens to more than this: their large lines lie in blobs."""
+MAX_ENTRIES = 10_000
+"""Entries of one record; five times what is ever sealed into one. Each takes 40 times its bytes once decoded."""
 MAX_NUMBER = 1 << 53
 FRAME_BYTES = 8 * 1024 * 1024 - 4096
 _LEAD = struct.Struct(">IIB")
@@ -70,12 +74,14 @@ class BlobRef(Struct, frozen=True, array_like=True):
 
 class RecordBody(Struct, frozen=True, array_like=True):
     """What a record says: whose entries these are, and the entries. An entry whose raw line is empty
-    and whose place is in `blobs` (index -> reference) lies in a blob of its own."""
+    and whose place is in `blobs` (index -> reference) lies in a blob of its own. `received` (index -> ms)
+    is when the service first saw an entry that a log which lost it is given again."""
 
     version: int
     facts: Facts
-    entries: list[Entry]
-    blobs: dict[int, BlobRef]
+    entries: Annotated[list[Entry], Meta(max_length=MAX_ENTRIES)]
+    blobs: Annotated[dict[int, BlobRef], Meta(max_length=MAX_ENTRIES)]
+    received: dict[int, int] = {}
 
 
 class Place(NamedTuple):
@@ -131,11 +137,16 @@ def _pack(plain: bytes) -> bytes:
     return lead + body + bytes(total - len(lead) - len(body))
 
 
-def _unpack(padded: bytes) -> bytes:
+def max_plain(kind: Kind) -> int:
+    """The most that an envelope of this kind may open to."""
+    return MAX_PLAIN if kind == Kind.BLOB else MAX_RECORD
+
+
+def _unpack(padded: bytes, limit: int) -> bytes:
     if len(padded) < _LEAD.size:
         raise SealError("A sealed record holds too few bytes.")
     size, plain_size, flags = _LEAD.unpack_from(padded)
-    if size > len(padded) - _LEAD.size or plain_size > MAX_PLAIN or flags not in {0, FLAG_ZSTD}:
+    if size > len(padded) - _LEAD.size or plain_size > limit or flags not in {0, FLAG_ZSTD}:
         raise SealError("A sealed record declares a size that it does not have.")
     body = padded[_LEAD.size : _LEAD.size + size]
     if not flags:
@@ -154,7 +165,7 @@ def _unpack(padded: bytes) -> bytes:
 
 def seal(keys: AccountKeys, sign_key: Ed25519PrivateKey, place: Place, plain: bytes, nonce: bytes) -> Sealed:
     """Seal `plain` as one envelope, signed by the device. `nonce`: 12 fresh random bytes."""
-    if len(nonce) != NONCE_SIZE or len(plain) > MAX_PLAIN:
+    if len(nonce) != NONCE_SIZE or len(plain) > max_plain(place.kind):
         raise SealError("A record cannot be sealed: wrong nonce size or too much content.")
     padded = _pack(plain)
     header = Header(
@@ -194,11 +205,12 @@ def open_sealed(keys: AccountKeys, sealed: Sealed) -> bytes:
         padded = AESGCM(key).decrypt(header.nonce, sealed.ciphertext, sealed.associated_data)
     except InvalidTag as error:
         raise SealError("A sealed record does not open: it was altered.") from error
-    return _unpack(padded)
+    return _unpack(padded, max_plain(header.kind))
 
 
 def encode_body(body: RecordBody) -> bytes:
-    return msgspec.msgpack.encode(body)
+    members = msgspec.structs.astuple(body)
+    return msgspec.msgpack.encode(members if body.received else members[:-1])
 
 
 def decode_body(plain: bytes) -> RecordBody:
@@ -211,7 +223,8 @@ def decode_body(plain: bytes) -> RecordBody:
         ) from error
     if body.version != 1:
         raise SealError("A sealed record was made by a newer version.", "Update atomic-sessions.")
-    if not all(0 <= entry.pos < MAX_NUMBER and 0 <= entry.stamp < MAX_NUMBER for entry in body.entries):
+    numbers = (*body.received.values(), *(n for entry in body.entries for n in (entry.pos, entry.stamp)))
+    if not all(0 <= number < MAX_NUMBER for number in numbers):
         raise SealError("A sealed record holds a place or time that cannot be.")
     return body
 

@@ -14,6 +14,7 @@ from atomic_service.migrate import WEB_ROLE
 from atomic_service.replica import Replica
 from atomic_service.server import listen, make_server
 from atomic_service.settings import S3Settings, Settings
+from s3.server import bucket_keys
 from service.devices import Device
 
 T = TypeVar("T")
@@ -39,7 +40,12 @@ class RunningService:
     """One replica."""
 
     def __init__(
-        self, postgres: EmbeddedPostgres, database: str, blobs: Path, s3: S3Settings | None = None
+        self,
+        postgres: EmbeddedPostgres,
+        database: str,
+        blobs: Path | None = None,
+        s3: S3Settings | None = None,
+        public_url: str | None = None,
     ) -> None:
         self.postgres = postgres
         self.database = database
@@ -49,7 +55,7 @@ class RunningService:
         self.settings = Settings(
             database_url=postgres.url(WEB_ROLE, database),
             server_secret=SECRET,
-            public_url=self.url,
+            public_url=public_url or self.url,
             s3=s3,
             blob_dir=None if s3 else blobs,
             pool_size=16,
@@ -89,6 +95,14 @@ class RunningService:
     def device(self) -> Device:
         """A device with an account of its own, logged in."""
         return self.stranger().sign_up(self.invite())
+
+    def stored(self, account: bytes) -> list[str]:
+        """The names of the account's objects in this replica's store, half-written files included."""
+        s3, folder = self.settings.s3, self.settings.blob_dir
+        if s3 is not None:
+            return [key.rsplit("/", 1)[1] for key in bucket_keys(s3) if account.hex() in key]
+        assert folder is not None
+        return [path.name for path in folder.rglob("*") if path.is_file() and account.hex() in path.parts]
 
     def owner_url(self) -> str:
         return self.postgres.url(OWNER, self.database)

@@ -272,7 +272,7 @@ class Client:
                 "Ask its operator: the object store needs https.",
             )
         reply = self._send(
-            method, url, limit=wire.MAX_OBJECT_BYTES, content=content, headers=transfer.headers, timeout=300.0
+            method, url, limit=wire.MAX_OBJECT_BYTES, content=content, headers=transfer.headers
         )
         if reply.status_code == 412 and method == "PUT":
             return b""

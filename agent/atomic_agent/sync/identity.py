@@ -65,11 +65,25 @@ def trusted_ledger(journal: Journal, client: Devices) -> Ledger:
         raise NotLoggedInError(
             "This machine was removed from the account.", "Pair it again: atomic login URL --join -"
         )
+    check_key(found, mine)
     if found.size != mine.ledger_size:
         moved = msgspec.structs.replace(mine, ledger_head=found.head, ledger_size=found.size)
         journal.change(membership=moved)
     machines.remember(journal.cache, names(found, mine), mine.device.id)
     return found
+
+
+def check_key(found: Ledger, mine: Membership) -> None:
+    """SealError unless the account's key is the one this machine's own name was sealed with (I18): with
+    another, what it sends could be read by nobody, and nothing would open here."""
+    own = found.active(mine.device.id)
+    try:
+        open_small(mine.key, NAME_LABEL, own.name if own is not None else b"")
+    except SealError:
+        raise SealError(
+            "The account key on this machine is not the account's; nothing was sent or fetched.",
+            "Pair it again: atomic logout, then atomic login URL --join -",
+        ) from None
 
 
 def check_continuation(entries: list[ledger.LedgerEntry], mine: Membership) -> None:

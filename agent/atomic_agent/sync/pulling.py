@@ -5,6 +5,7 @@ signature, key id, chain, then the cipher. What fails is quarantined and reporte
 """
 
 import hashlib
+import itertools
 import secrets
 from collections.abc import Callable
 
@@ -164,15 +165,18 @@ class Puller:
         if wire_id(self.keys.id_key, SessionKey(facts.agent, facts.id, facts.scope)) != header.session:
             raise SealError("A record names another session than its envelope.")
         view = viewer(facts.agent, internal=facts.internal)
-        batch: list[entries.Incoming] = []
+        batch: list[tuple[int, entries.Incoming]] = []
         for index, entry in enumerate(body.entries):
             whole = entry
             if (ref := body.blobs.get(index)) is not None:
                 whole = msgspec.structs.replace(entry, raw=self._open_blob(ref, header, objects))
-            batch.append((whole, _view(whole, view)))
+            first_seen = min(event.received_at, body.received.get(index, event.received_at))
+            batch.append((first_seen, (whole, _view(whole, view))))
         session = sessions.ensure(self.cache, facts, self.keys.id_key)
-        added = entries.insert(self.cache, session, batch, received=event.received_at, sealed=True)
-        pulled.entries += added.new
+        for received, run in itertools.groupby(batch, key=lambda one: one[0]):
+            incoming = [one for _, one in run]
+            added = entries.insert(self.cache, session, incoming, received=received, sealed=True)
+            pulled.entries += added.new
         pulled.sessions.add(session)
 
     def _open_blob(self, ref: BlobRef, header: Header, objects: dict[bytes, bytes]) -> bytes:

@@ -127,6 +127,10 @@ def _send(journal: Journal, client: Log, done: Synced, progress: Progress, claim
             if not _recover(journal, error, claimed):
                 raise
             return False
+        if [result.id for result in reply.results] != [item.id for item in batch]:
+            raise ServiceUnreachableError(
+                "The service's answer is not to what was sent.", "Nothing is lost; try again later."
+            )
         with transaction(cache.connection):
             for item, result in zip(batch, reply.results, strict=True):
                 if item.entries:

@@ -86,13 +86,16 @@ class Sealer:
     def _record(self, row: sessions.SessionRow, wire: bytes, piece: list[StoredEntry]) -> None:
         entries: list[Entry] = []
         blobs: dict[int, BlobRef] = {}
+        received: dict[int, int] = {}
         for index, stored in enumerate(piece):
             entry = stored.entry
             if len(entry.raw) > BLOB_BYTES:
                 blobs[index] = self._blob(wire, entry.raw)
                 entry = msgspec.structs.replace(entry, raw=b"")
             entries.append(entry)
-        body = encode_body(RecordBody(1, row.facts, entries, blobs))
+            if stored.received is not None:
+                received[index] = stored.received
+        body = encode_body(RecordBody(1, row.facts, entries, blobs, received))
         self._put(row.key, wire, Kind.RECORD, body, [stored.entry.id for stored in piece])
         outbox.mark_sealed(self.cache, [stored.row for stored in piece])
 

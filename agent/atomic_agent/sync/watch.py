@@ -24,6 +24,8 @@ from atomic_sessions.errors import (
 
 POLL_SECONDS = 60.0
 LOOK_SECONDS = 0.25
+PAUSE_SECONDS = 0.2
+"""Between two syncs, so that no flood of pokes becomes a flood of requests."""
 
 
 def watch(journal: Journal, tell: Callable[[Synced], None], say: Callable[[str], None]) -> None:
@@ -61,9 +63,9 @@ def watch(journal: Journal, tell: Callable[[Synced], None], say: Callable[[str],
             say("The service is back.")
         failures = 0
         due = time.monotonic() + POLL_SECONDS * random.uniform(0.9, 1.1)
-        seen = _version(journal)
         if done.sent or done.entries or done.deleted or done.dropped:
             tell(done)
+        time.sleep(PAUSE_SECONDS)
 
 
 def _version(journal: Journal) -> int:
@@ -71,7 +73,8 @@ def _version(journal: Journal) -> int:
 
 
 def _changed(journal: Journal, seen: int) -> tuple[bool, int]:
-    """True when another process left something to send since `seen`; costs one pragma when not."""
+    """True when another process left something to send since `seen`; costs one pragma when not. What comes
+    while a sync runs is looked at after it."""
     now = _version(journal)
     if now == seen:
         return False, seen
@@ -79,15 +82,19 @@ def _changed(journal: Journal, seen: int) -> tuple[bool, int]:
 
 
 def _listen(journal: Journal, wake: threading.Event) -> None:
-    """Follow the service's pokes for ever; a broken line is tried again and wakes once."""
+    """Follow the service's pokes for ever; a broken line is tried again and wakes once. A poke that names
+    the head of the last one says nothing new."""
     attempt = 0
+    head = -1
     with reopen(journal) as own:
         while True:
             try:
                 with connect(own, now_ms) as client:
-                    for _ in client.live(lambda: False):
+                    for told in client.live(lambda: False):
                         attempt = 0
-                        wake.set()
+                        if told != head:
+                            wake.set()
+                        head = told
             except AtomicError:
                 # The main loop meets the same error and tells the person.
                 pass

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shutil
 from pathlib import Path
 
 from agent.sync.memory_log import MemoryLog
@@ -108,6 +109,22 @@ class Node:
             s.entry.raw for row in sessions.listed(cache, internal=True) for s in entries.read(cache, row.key)
         }
 
+    def copied(self) -> Path:
+        """A copy of the cache as it is now, in a place of its own."""
+        self.journal.cache.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        copy = self.home.root.with_name(f"{self.name}-{secrets.token_hex(4)}.sqlite")
+        shutil.copyfile(self.home.cache, copy)
+        return copy
+
+    def put_back(self, copy: Path) -> None:
+        """Work goes on with the copy. Its ids differ from those of the life it replaces."""
+        self.journal.close()
+        for side in ("-wal", "-shm"):
+            self.home.cache.with_name(self.home.cache.name + side).unlink(missing_ok=True)
+        shutil.copyfile(copy, self.home.cache)
+        self.journal = self._open()
+        self.count += 100
+
     def close(self) -> None:
         self.journal.close()
 
@@ -126,6 +143,13 @@ def account(root: Path, count: int = 2) -> tuple[list[Node], MemoryLog]:
     for node in nodes:
         node.enter(keys, head)
     return nodes, MemoryLog(signed)
+
+
+def settle(nodes: list[Node], log: MemoryLog) -> None:
+    """Exchange until nobody has anything new."""
+    for _ in range(3):
+        for node in nodes:
+            node.sync(log)
 
 
 def _added(keys: AccountKeys, head: ledger.Ledger | None, device: Device, by: Device) -> ledger.LedgerEntry:
