@@ -15,14 +15,10 @@ Order = tuple[int, bytes]
 
 def parse_time(value: object) -> int | None:
     """Milliseconds of an ISO 8601 text or of a number of milliseconds; None when it is neither."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value if 0 <= value < 1 << 53 else None
-    if isinstance(value, float):
-        return int(value) if 0 <= value < float(1 << 53) else None
     if not isinstance(value, str):
-        return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return int(value) if 0 <= value < 1 << 53 else None
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -39,7 +35,7 @@ def parse_time(value: object) -> int | None:
 def iso(millis: int) -> str:
     """ISO 8601 UTC with milliseconds and Z, as format 4 headers write it."""
     seconds, rest = divmod(max(0, min(millis, 253_402_300_799_999)), 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{rest:03d}Z"
 
 
 def stamp(native: int | None, parent_stamp: int, now: int) -> int:

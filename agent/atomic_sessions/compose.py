@@ -17,6 +17,7 @@ VERSION = 4
 ID_TRIES = 100
 APIS = {"anthropic": "anthropic-messages"}
 OTHER_API = "openai-completions"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def session_id(now: int, randomness: bytes) -> str:
@@ -38,7 +39,14 @@ def entry_id(taken: Callable[[str], bool], randomness: Callable[[int], bytes]) -
 
 def line(value: dict[str, Any]) -> bytes:  # JSON of any shape
     """Compact JSON on one line; lone surrogates, which no file can hold, become U+FFFD."""
-    return json.dumps(replace_surrogates(value), ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        return _compact(value)
+    except (UnicodeEncodeError, RecursionError):
+        return _compact(replace_surrogates(value))
+
+
+def _compact(value: object) -> bytes:
+    return _ENCODER.encode(value).encode()
 
 
 def header(session: str, at: int, cwd: str, *, project: str = "", parent: str = "") -> bytes:

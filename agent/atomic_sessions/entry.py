@@ -1,7 +1,8 @@
 """An entry keeps its raw line byte for byte; a view is what can be read from it. No I/O, no agent.
 
 Every agent's lines are read into the same `View`, so that trees, lists, search, contexts and pages
-know one shape. Views are derived and can be made again at any time; raw lines are the truth.
+know one shape. Views are derived and can be made again at any time; raw lines are the truth. None of these
+can be part of a cycle, so the garbage collector need not look at them: a session is many thousands.
 """
 
 from typing import Literal
@@ -12,7 +13,7 @@ Role = Literal["user", "assistant", "tool", "system", "bash", "custom", "summary
 """Who speaks. Only `user` and `assistant` decide what is newest (C4); "" is no message at all."""
 
 
-class Entry(Struct, frozen=True, array_like=True):
+class Entry(Struct, frozen=True, array_like=True, gc=False):
     """One immutable node or loose line of a session.
 
     `pos` is its line number in the file it came from (turns count on from the last), `stamp` its
@@ -30,13 +31,13 @@ class Entry(Struct, frozen=True, array_like=True):
     file: str = ""
 
 
-class Text(Struct, frozen=True, tag=True):
+class Text(Struct, frozen=True, tag=True, gc=False):
     """Markdown or plain text."""
 
     text: str
 
 
-class Thinking(Struct, frozen=True, tag=True):
+class Thinking(Struct, frozen=True, tag=True, gc=False):
     """Reasoning that was shown; empty text when the provider kept it back.
 
     `signature` is the provider's proof that goes back to it unchanged, never shown.
@@ -47,7 +48,7 @@ class Thinking(Struct, frozen=True, tag=True):
     redacted: bool = False
 
 
-class ToolCall(Struct, frozen=True, tag=True):
+class ToolCall(Struct, frozen=True, tag=True, gc=False):
     """`arguments` is JSON text as the model wrote it."""
 
     id: str
@@ -55,7 +56,7 @@ class ToolCall(Struct, frozen=True, tag=True):
     arguments: str
 
 
-class ToolResult(Struct, frozen=True, tag=True):
+class ToolResult(Struct, frozen=True, tag=True, gc=False):
     """The answer to a ToolCall of the same id. `diff` is a unified diff when the tool made one."""
 
     call: str
@@ -65,14 +66,14 @@ class ToolResult(Struct, frozen=True, tag=True):
     diff: str = ""
 
 
-class Image(Struct, frozen=True, tag=True):
+class Image(Struct, frozen=True, tag=True, gc=False):
     """`data` is base64 as found, unchecked."""
 
     mime: str
     data: str
 
 
-class Shell(Struct, frozen=True, tag=True):
+class Shell(Struct, frozen=True, tag=True, gc=False):
     """A command the person ran themselves."""
 
     command: str
@@ -84,7 +85,7 @@ class Shell(Struct, frozen=True, tag=True):
 Block = Text | Thinking | ToolCall | ToolResult | Image | Shell
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, gc=False):
     """Tokens and cost (US dollars) of one answer; a field an agent does not record is 0."""
 
     input: int = 0
@@ -94,7 +95,7 @@ class Usage(Struct, frozen=True):
     cost: float = 0.0
 
 
-class View(Struct, frozen=True):
+class View(Struct, frozen=True, gc=False):
     """What one line says.
 
     `kind` is `message` for anything somebody said, else the agent's own type name. `id` None: the
@@ -139,7 +140,7 @@ class View(Struct, frozen=True):
         return " ".join(block.text for block in self.blocks if isinstance(block, Text) and block.text)
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """An entry with its view and its resolved place, as trees, contexts and pages take it."""
 
     id: str

@@ -1,7 +1,6 @@
 """An open cache: its connection, prefix, schema and small named values. Asks no key store."""
 
 import hashlib
-import importlib.resources
 import secrets
 from pathlib import Path
 from types import TracebackType
@@ -53,6 +52,8 @@ class Cache:
             )
 
     def _apply(self, version: int) -> None:
+        import importlib.resources
+
         source = importlib.resources.files("atomic_agent.cache") / "migrations" / f"{version:04d}.sql"
         for statement in _statements(self.sql(source.read_text(encoding="utf-8"))):
             self.connection.execute(statement)

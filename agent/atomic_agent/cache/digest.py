@@ -50,9 +50,11 @@ class Digest(Struct):
                     self.summary, self.summary_stamp, view.text, entry.stamp
                 )
         if view.decides:
-            place = order(entry.stamp, tag(entry.id), received)
-            if self.newest_id is None or place > (self.newest_at, self.newest_tag):
-                (self.newest_at, self.newest_tag), self.newest_id = place, entry.id
+            at, _ = order(entry.stamp, b"", received)
+            if self.newest_id is None or at >= self.newest_at:
+                mark = tag(entry.id)
+                if self.newest_id is None or (at, mark) > (self.newest_at, self.newest_tag):
+                    self.newest_at, self.newest_tag, self.newest_id = at, mark, entry.id
             if view.role == "user" and view.typed and entry.pos <= self.first_pos:
                 self._first(entry.pos, view)
 

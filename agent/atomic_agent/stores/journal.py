@@ -2,20 +2,24 @@
 
 import secrets
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from atomic_agent import private_files
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import KeyInfo, check_key, read_keyinfo, write_keyinfo
-from atomic_agent.keys import keystore, sources
-from atomic_agent.keys.keystore import Secrets
+from atomic_agent.keys import sources
 from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
 from atomic_agent.locations import Home
 from atomic_agent.locks import LockedError, exclusive
 from atomic_sessions.errors import BusyError, KeyMissingError
 from atomic_sessions.seal import open_small, seal_small
+
+if TYPE_CHECKING:
+    from atomic_agent.keys.keystore import Secrets
+
+# The keystore is imported where secrets are used: listing and searching need none.
 
 LOCK_SECONDS = 10.0
 RECOVERY_LABEL = b"atomic1/recovery-local"
@@ -32,14 +36,18 @@ class Journal:
         self._secrets: Secrets | None = None
 
     @property
-    def secrets(self) -> Secrets:
+    def secrets(self) -> "Secrets":
         """This machine's secrets, read when first needed."""
         if self._secrets is None:
+            from atomic_agent.keys import keystore
+
             self._secrets = keystore.load(self.home, self.key)
         return self._secrets
 
     def change(self, **members: object) -> None:
         """Save some members of the secrets, the others as another process may have left them."""
+        from atomic_agent.keys import keystore
+
         private_files.make_folder(self.home.keys)
         try:
             with exclusive(self.home.keys / "lock", LOCK_SECONDS):
@@ -99,6 +107,8 @@ def _open(home: Home) -> Journal:
 
 
 def _first_key(home: Home, key: LocalKey) -> bool:
+    from atomic_agent.keys import keystore
+
     content = keystore.load(home, key)
     if not content.recovery:
         content = msgspec.structs.replace(content, recovery=secrets.token_bytes(KEY_BYTES))

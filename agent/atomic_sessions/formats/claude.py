@@ -3,6 +3,8 @@
 Facts: formats/native-agents.md sections 1 and 7.2 (1.0.24 to 2.1.332).
 """
 
+from typing import Any
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -24,14 +26,14 @@ _INJECTED = (
 NONE = Raw(b"null")
 
 
-class _Usage(Struct):
+class _Usage(Struct, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_input_tokens: int = 0
     cache_creation_input_tokens: int = 0
 
 
-class _Source(Struct):
+class _Source(Struct, gc=False):
     type: str = ""
     media_type: str = ""
     data: str = ""
@@ -47,18 +49,18 @@ class _Block(Struct):
     name: str = ""
     input: Raw = Raw(b"{}")
     tool_use_id: str = ""
-    content: Raw = NONE
+    content: "str | list[_Block] | None" = None
     is_error: bool | None = None
-    source: Raw = NONE
+    source: _Source | None = None
 
 
 class _Message(Struct):
     id: str = ""
     role: str = ""
     model: str = ""
-    content: Raw = NONE
+    content: str | list[_Block] | None = None
     stop_reason: str | None = None
-    usage: Raw = NONE
+    usage: _Usage | None = None
 
 
 class _Line(Struct):
@@ -73,8 +75,8 @@ class _Line(Struct):
     isMeta: bool = False
     isCompactSummary: bool = False
     isApiErrorMessage: bool = False
-    message: Raw = NONE
-    content: Raw = NONE
+    message: _Message | None = None
+    content: Any = None  # of any shape; a system line's text
     summary: str = ""
     customTitle: str = ""
     aiTitle: str = ""
@@ -83,17 +85,67 @@ class _Line(Struct):
     leafUuid: str | None = None
 
 
+# The same with inner values of any shape, each read by itself, so that one of a wrong type costs no more
+# than itself.
+class _LooseBlock(_Block):
+    content: Raw = NONE  # type: ignore[assignment]
+    source: Raw = NONE  # type: ignore[assignment]
+
+
+class _LooseMessage(_Message):
+    content: Raw = NONE  # type: ignore[assignment]
+    usage: Raw = NONE  # type: ignore[assignment]
+
+
+class _LooseLine(_Line):
+    message: Raw = NONE  # type: ignore[assignment]
+
+
 _LINE = msgspec.json.Decoder(_Line)
-_MESSAGE = msgspec.json.Decoder(_Message)
+_LOOSE_LINE = msgspec.json.Decoder(_LooseLine)
+_LOOSE_MESSAGE = msgspec.json.Decoder(_LooseMessage)
+_LOOSE_BLOCK = msgspec.json.Decoder(_LooseBlock)
 _CONTENT: msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
-_BLOCK = msgspec.json.Decoder(_Block)
 _USAGE = msgspec.json.Decoder(_Usage)
 _SOURCE = msgspec.json.Decoder(_Source)
 
 
+def _read(raw: bytes) -> tuple[_Line | None, bool]:
+    """A line's members and whether it was damaged; in one pass where every member has its usual type."""
+    try:
+        return _LINE.decode(raw), False
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    line, damaged = decode(raw, _LOOSE_LINE)
+    if line is None:
+        return None, True
+    return msgspec.structs.replace(line, message=_loose_message(line.message)), damaged
+
+
+def _loose_message(raw: Raw) -> _Message | None:
+    message, _ = decode(bytes(raw), _LOOSE_MESSAGE)
+    if message is None:
+        return None
+    usage, _ = decode(bytes(message.usage), _USAGE)
+    return msgspec.structs.replace(message, content=_loose_content(message.content), usage=usage)
+
+
+def _loose_content(raw: Raw) -> str | list[_Block] | None:
+    content, _ = decode(bytes(raw), _CONTENT)
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    found: list[_Block] = []
+    for item in content:
+        block, _ = decode(bytes(item), _LOOSE_BLOCK)
+        if block is not None:
+            source, _ = decode(bytes(block.source), _SOURCE)
+            found.append(msgspec.structs.replace(block, content=_loose_content(block.content), source=source))
+    return found
+
+
 def view(raw: bytes) -> View:
     """What one line says. `side` marks the records of an inline sub-agent."""
-    line, damaged = decode(raw, _LINE)
+    line, damaged = _read(raw)
     if line is None:
         return View(kind="damaged", in_context=False, damaged=True)
     at = parse_time(line.timestamp)
@@ -109,7 +161,7 @@ def view(raw: bytes) -> View:
             kind, text = "title", line.aiTitle or line.title or line.agentName or line.summary
         case "system":
             kind = f"system/{line.subtype}" if line.subtype else "system"
-            text = _plain(line.content)
+            text = line.content if isinstance(line.content, str) else ""
     return View(
         kind=kind,
         id=line.uuid,
@@ -126,7 +178,7 @@ def view(raw: bytes) -> View:
 
 
 def _message(line: _Line, at: int | None, parent: str | None, damaged: bool) -> View:
-    message, _ = decode(bytes(line.message), _MESSAGE)
+    message = line.message
     if message is None:
         return View("message", id=line.uuid, parent=parent, at=at, in_context=False, damaged=True)
     blocks = _blocks(message.content)
@@ -150,7 +202,7 @@ def _message(line: _Line, at: int | None, parent: str | None, damaged: bool) -> 
         typed=typed,
         model=message.model,
         provider="anthropic" if message.model else "",
-        usage=_usage(message.usage),
+        usage=message.usage and _usage(message.usage),
         stop=message.stop_reason or "",
         error=spoken if line.isApiErrorMessage else "",
         cwd=line.cwd or "",
@@ -161,27 +213,11 @@ def _message(line: _Line, at: int | None, parent: str | None, damaged: bool) -> 
     )
 
 
-def _content(raw: Raw) -> str | list[Raw] | None:
-    if raw in (b"", b"null"):
-        return None
-    content, _ = decode(bytes(raw), _CONTENT)
-    return content if isinstance(content, str | list) else None
-
-
-def _plain(raw: Raw) -> str:
-    content = _content(raw)
-    return content if isinstance(content, str) else ""
-
-
-def _blocks(raw: Raw) -> tuple[Block, ...]:
-    content = _content(raw)
+def _blocks(content: str | list[_Block] | None) -> tuple[Block, ...]:
     if isinstance(content, str):
         return (Text(content),) if content else ()
     found: list[Block] = []
-    for item in content or ():
-        block, _ = decode(bytes(item), _BLOCK)
-        if block is None:
-            continue
+    for block in content or ():
         match block.type:
             case "text":
                 found.append(Text(block.text))
@@ -194,19 +230,12 @@ def _blocks(raw: Raw) -> tuple[Block, ...]:
             case "tool_result" | "web_search_tool_result":
                 inner = tuple(b for b in _blocks(block.content) if isinstance(b, Text | Image))
                 found.append(ToolResult(block.tool_use_id, "", inner, bool(block.is_error)))
-            case "image":
-                source, _ = decode(bytes(block.source), _SOURCE)
-                if source is not None:
-                    found.append(Image(source.media_type, source.data))
+            case "image" if block.source is not None:
+                found.append(Image(block.source.media_type, block.source.data))
     return tuple(found)
 
 
-def _usage(raw: Raw) -> Usage | None:
-    if raw in (b"", b"null"):
-        return None
-    usage, _ = decode(bytes(raw), _USAGE)
-    if usage is None:
-        return None
+def _usage(usage: _Usage) -> Usage:
     return Usage(
         usage.input_tokens,
         usage.output_tokens,

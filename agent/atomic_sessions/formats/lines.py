@@ -20,9 +20,11 @@ MAX_LINE = 256 * 1024 * 1024
 MAX_SALVAGE_TRIES = 64
 MAX_SALVAGE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 200
+_NOTHING = (b"", b"null")
+"""What stands for a member that is not there; common, so it must cost nothing."""
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, gc=False):
     """One physical line without its \\n. `end` is the offset just after it in the file; a line that
     is not `whole` had no \\n yet."""
 
@@ -75,7 +77,8 @@ def decode(raw: bytes, decoder: Reader[T_co]) -> tuple[T_co | None, bool]:
     try:
         return decoder.decode(raw), False
     except (msgspec.MsgspecError, RecursionError):
-        pass
+        if raw in _NOTHING:
+            return None, True
     if (loose := _tolerant(raw)) is not None:
         return _converted(loose, decoder.type), False
     suffix = salvage(raw)

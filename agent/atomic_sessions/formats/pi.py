@@ -232,8 +232,6 @@ def _other(
 
 
 def _blocks(raw: Raw) -> tuple[Block, ...]:
-    if raw in (b"", b"null"):
-        return ()
     content, _ = decode(bytes(raw), _BLOCKS)
     if isinstance(content, str):
         return (Text(content),) if content else ()
@@ -261,15 +259,11 @@ def _blocks(raw: Raw) -> tuple[Block, ...]:
 
 
 def _details(raw: Raw) -> _Details:
-    if raw in (b"", b"null"):
-        return _Details()
     details, _ = decode(bytes(raw), _DETAILS)
     return details or _Details()
 
 
 def _usage(raw: Raw) -> Usage | None:
-    if raw in (b"", b"null"):
-        return None
     usage, _ = decode(bytes(raw), _USAGE)
     if usage is None:
         return None
