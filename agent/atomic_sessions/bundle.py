@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from atomic_sessions.entry import Entry, Facts
 from atomic_sessions.errors import SealError
+from atomic_sessions.unreadable import UNREADABLE
 
 VERSION = 1
 MAX_BYTES = 1024 * 1024 * 1024
@@ -45,7 +46,7 @@ def decode_bundle(raw: bytes, limit: int = MAX_BYTES) -> Bundle:
         raise SealError("A published session is larger than this program accepts.")
     try:
         bundle = msgspec.msgpack.decode(plain, type=Bundle)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise SealError("A published session is not in a form this program knows.") from error
     if bundle.version != VERSION:
         raise SealError("A published session was made by a newer version.", "Update atomic-sessions.")

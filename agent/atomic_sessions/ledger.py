@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Struct
 
 from atomic_sessions.errors import SealError
+from atomic_sessions.unreadable import UNREADABLE
 
 SIGN_CONTEXT = b"atomic1/ledger"
 AUTH_CONTEXT = b"atomic1/auth"
@@ -124,7 +125,7 @@ def append(ledger: Ledger | None, entry: LedgerEntry, account: bytes) -> Ledger:
     """
     try:
         body = msgspec.msgpack.decode(entry.body, type=LedgerBody)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise SealError("The device ledger holds an entry that cannot be read.") from error
     n = 1 if ledger is None else ledger.size + 1
     where = f"Entry {n} of the device ledger"

@@ -30,6 +30,7 @@ from atomic_sessions.envelope import (
     signed_bytes,
 )
 from atomic_sessions.errors import SealError
+from atomic_sessions.unreadable import UNREADABLE
 
 NONCE_SIZE = 12
 PAD_FLOOR = 1024
@@ -217,7 +218,7 @@ def decode_body(plain: bytes) -> RecordBody:
     """A record's content; SealError when it is not in a form this program knows."""
     try:
         body = msgspec.msgpack.decode(plain, type=RecordBody)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise SealError(
             "A sealed record's content has an unknown form.", "Update atomic-sessions."
         ) from error

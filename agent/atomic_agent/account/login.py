@@ -19,7 +19,7 @@ from atomic_agent.keys.keystore import Device, Founding, Membership, Token
 from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.identity import sign_in
-from atomic_agent.sync.pulling import CURSOR
+from atomic_agent.sync.pulling import CURSOR, SEEN
 from atomic_sessions import ledger, wire
 from atomic_sessions.errors import UsageError
 from atomic_sessions.seal import AccountKeys
@@ -130,6 +130,7 @@ def start_over(journal: Journal, mine: Membership) -> None:
         outbox.forget_log(cache)
         cache.put("writer", secrets.token_bytes(16))
         cache.put(CURSOR, b"")
+        cache.put(SEEN, b"")
         machines.remember(cache, {mine.device.id: mine.device.name}, mine.device.id)
 
 

@@ -56,7 +56,7 @@ def pack_all(raws: Sequence[bytes]) -> list[tuple[int, bytes]]:
     """`pack` of many lines, on all cores where that is worth it; the same bytes."""
     if sum(map(len, raws)) < _MANY or not hasattr(_COMPRESS, "multi_compress_to_buffer"):
         return [pack(raw) for raw in raws]
-    large = [raw for raw in raws if len(raw) > SMALL]
+    large: list[bytes | bytearray | memoryview] = [raw for raw in raws if len(raw) > SMALL]
     squeezed = iter(_COMPRESS.multi_compress_to_buffer(large, threads=-1))
     found: list[tuple[int, bytes]] = []
     for raw in raws:

@@ -95,6 +95,26 @@ def drop(cache: Cache, rows: Iterable[int]) -> None:
     )
 
 
+def expect(cache: Cache, item: Waiting) -> None:
+    """The service acknowledged this record: the log must show it. Call inside a transaction."""
+    if not item.entries:
+        # A tombstone empties what was sent before it.
+        cache.connection.execute(cache.sql("DELETE FROM {p}session_sent WHERE wire = ?"), (item.wire,))
+    cache.connection.execute(
+        cache.sql("INSERT OR IGNORE INTO {p}session_sent (id, wire) VALUES (?, ?)"), (item.id, item.wire)
+    )
+
+
+def meet(cache: Cache, record_id: bytes) -> None:
+    """The log showed this record; call inside a transaction."""
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_sent WHERE id = ?"), (record_id,))
+
+
+def is_missing_any(cache: Cache) -> bool:
+    """True when the log, read to its end, has not shown what the service acknowledged before."""
+    return cache.connection.execute(cache.sql("SELECT 1 FROM {p}session_sent LIMIT 1")).fetchone() is not None
+
+
 def change_writer(cache: Cache, writer: bytes) -> None:
     """Go on as another writer: the waiting records' entries are sealed anew, and the old writer's chains
     end at what was sent. Tombstones are made again from `sessions.doomed`. Call inside a transaction."""
@@ -179,6 +199,7 @@ def forget_chains(cache: Cache) -> None:
 def offer_again(cache: Cache) -> None:
     """Entries and tombstones count as unknown to the log until it is seen to hold them; call inside a
     transaction."""
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_sent"))
     cache.connection.execute(cache.sql("UPDATE {p}session_entries SET sealed = 0"))
     cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 1 WHERE deleted = 2"))
     cache.connection.execute(cache.sql("UPDATE {p}session_tombstones SET told = 0"))
@@ -231,6 +252,7 @@ def drop_session(cache: Cache, wire: bytes) -> None:
     """Forget what waits for a session that is dead."""
     cache.connection.execute(cache.sql("DELETE FROM {p}session_outbox WHERE wire = ?"), (wire,))
     cache.connection.execute(cache.sql("DELETE FROM {p}session_uploads WHERE wire = ?"), (wire,))
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_sent WHERE wire = ?"), (wire,))
 
 
 def rewind_waiting(cache: Cache, wire: bytes, writer: bytes) -> None:
@@ -241,7 +263,7 @@ def rewind_waiting(cache: Cache, wire: bytes, writer: bytes) -> None:
     if row is None:
         return
     first = parse(bytes(row[0])).header
-    drop_session(cache, wire)
+    cache.connection.execute(cache.sql("DELETE FROM {p}session_outbox WHERE wire = ?"), (wire,))
     cache.connection.execute(
         cache.sql("DELETE FROM {p}session_chains WHERE wire = ? AND writer = ?"), (wire, writer)
     )
@@ -255,7 +277,7 @@ def rewind_waiting(cache: Cache, wire: bytes, writer: bytes) -> None:
 def forget_log(cache: Cache) -> None:
     """Nothing is sent, nothing was received: the state before the first sync with an account. Call
     inside a transaction."""
-    for table in ("outbox", "uploads", "chains", "tombstones", "quarantine"):
+    for table in ("outbox", "sent", "uploads", "chains", "tombstones", "quarantine"):
         cache.connection.execute(cache.sql(f"DELETE FROM {{p}}session_{table}"))
     bounded = cache.connection.execute(
         cache.sql("SELECT DISTINCT session FROM {p}session_entries WHERE stamp > received + ?"),

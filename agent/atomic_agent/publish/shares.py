@@ -22,6 +22,7 @@ from atomic_sessions.errors import NotFoundError, SealError, UsageError
 from atomic_sessions.html.render import render_page
 from atomic_sessions.seal import open_small, seal_small
 from atomic_sessions.sharing import link, new_share, parse_link, seal_share
+from atomic_sessions.unreadable import UNREADABLE
 
 NOTE_LABEL = b"atomic1/share-note"
 Kind = Literal["sealed", "public"]
@@ -148,7 +149,7 @@ def _own(client: Client, mine: Membership) -> list[Own]:
         note: Note | None
         try:
             note = msgspec.msgpack.decode(open_small(mine.key, NOTE_LABEL, share.note), type=Note)
-        except (SealError, msgspec.MsgspecError):
+        except (SealError, *UNREADABLE):
             note = None
         found.append(Own(share, note, _link(mine.url, share.share, note.secret if note is not None else b"")))
     return found

@@ -16,6 +16,7 @@ import msgspec
 from atomic_sessions import wire
 from atomic_sessions.errors import NotLoggedInError, ServiceRefusedError, ServiceUnreachableError, UsageError
 from atomic_sessions.ledger import LedgerEntry
+from atomic_sessions.unreadable import UNREADABLE
 
 T = TypeVar("T")
 
@@ -190,7 +191,7 @@ class Client:
                         return
                     if line.startswith("data:"):
                         yield msgspec.json.decode(line[5:], type=wire.Poke).head
-        except (httpx.HTTPError, msgspec.MsgspecError):
+        except (httpx.HTTPError, *UNREADABLE):
             return
 
     # --- one request ---------------------------------------------------------------------
@@ -199,7 +200,7 @@ class Client:
         reply = self._call(method, path, body, auth=auth)
         try:
             return msgspec.msgpack.decode(reply.content, type=kind)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise ServiceUnreachableError(
                 f"The answer of {self.url} was cut or is of another version.",
                 "Try again, or update atomic-sessions.",
@@ -295,7 +296,7 @@ class Client:
             return self._foreign(reply)
         try:
             problem = msgspec.json.decode(reply.content, type=wire.Problem)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return ServiceUnreachableError(f"The answer of {self.url} was cut.", "Try again.")
         refused = (
             NotLoggedInError if problem.code in {"unauthorized", "device_removed"} else ServiceRefusedError

@@ -26,6 +26,8 @@ from atomic_sessions.seal import BlobRef, RecordBody, decode_body, open_sealed, 
 from atomic_sessions.wire import ErrorCode, Event, Pull
 
 CURSOR = "cursor"
+SEEN = "seen"
+"""The log's place up to which everything was met, at the last time its end was reached."""
 
 
 class Pulled(Struct):
@@ -76,12 +78,17 @@ class Puller:
                 with transaction(self.cache.connection):
                     self._take(event, sealed, objects, pulled)
             with transaction(self.cache.connection):
-                self.cache.put(CURSOR, page.cursor)
+                self._move(page)
             return
         with transaction(self.cache.connection):
             for event, sealed in events:
                 self._take(event, sealed, {}, pulled)
-            self.cache.put(CURSOR, page.cursor)
+            self._move(page)
+
+    def _move(self, page: Pull) -> None:
+        self.cache.put(CURSOR, page.cursor)
+        if not page.more:
+            self.cache.put(SEEN, page.head.to_bytes(8, "big"))
 
     @staticmethod
     def _parsed(event: Event) -> Sealed | None:
@@ -96,6 +103,7 @@ class Puller:
             if sealed is None:
                 parse(event.raw)
             else:
+                outbox.meet(self.cache, sealed.id)
                 self._apply(sealed, event, objects, pulled)
         except (SealError, BadSessionFileError) as error:
             pulled.refused += 1

@@ -17,7 +17,7 @@ from atomic_agent.cache.open import transaction
 from atomic_agent.locks import LockedError, exclusive
 from atomic_agent.stores.journal import Journal
 from atomic_agent.sync.identity import connect, membership, trusted_ledger
-from atomic_agent.sync.pulling import CURSOR, Pulled, Puller
+from atomic_agent.sync.pulling import CURSOR, SEEN, Pulled, Puller
 from atomic_agent.sync.sealing import Sealer
 from atomic_sessions import wire
 from atomic_sessions.errors import BusyError, ServiceRefusedError, ServiceUnreachableError
@@ -132,7 +132,10 @@ def _send(journal: Journal, client: Log, done: Synced, progress: Progress, claim
                 "The service's answer is not to what was sent.", "Nothing is lost; try again later."
             )
         with transaction(cache.connection):
+            seen = int.from_bytes(cache.get(SEEN) or b"", "big")
             for item, result in zip(batch, reply.results, strict=True):
+                if result.seq > seen:
+                    outbox.expect(cache, item)
                 if item.entries:
                     entries.acknowledge(cache, item.session, item.entries, result.received_at)
                 else:
@@ -190,6 +193,10 @@ def _fetch(journal: Journal, client: Log, done: Synced, progress: Progress, now:
         if page.events or page.cursor != cache.get(CURSOR):
             puller.apply(page, pulled)
         more = page.more
+        if not more and not done.reset and outbox.is_missing_any(cache):
+            # What this machine alone has to offer again: its cursor lies before what was lost.
+            _reset(journal)
+            done.reset = more = True
         progress(f"fetched {pulled.events} records")
     entries.refresh_stale(cache)
     done.fetched += pulled.events
@@ -216,6 +223,7 @@ def _reread(journal: Journal) -> None:
     outbox.change_writer(cache, os.urandom(16))
     outbox.forget_chains(cache)
     cache.put(CURSOR, b"")
+    cache.put(SEEN, b"")
 
 
 def _reset(journal: Journal) -> None:

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from atomic_sessions.clock import parse_time
 from atomic_sessions.entry import Block, Image, Role, Text, Thinking, ToolCall, ToolResult, Usage, View
 from atomic_sessions.formats.lines import decode
+from atomic_sessions.unreadable import UNREADABLE
 
 NAMES = ("claude-code",)
 
@@ -114,7 +115,7 @@ def _read(raw: bytes) -> tuple[_Line | None, bool]:
     """A line's members and whether it was damaged; in one pass where every member has its usual type."""
     try:
         return _LINE.decode(raw), False
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         pass
     line, damaged = decode(raw, _LOOSE_LINE)
     if line is None:
@@ -202,7 +203,7 @@ def _message(line: _Line, at: int | None, parent: str | None, damaged: bool) -> 
         typed=typed,
         model=message.model,
         provider="anthropic" if message.model else "",
-        usage=message.usage and _usage(message.usage),
+        usage=_usage(message.usage),
         stop=message.stop_reason or "",
         error=spoken if line.isApiErrorMessage else "",
         cwd=line.cwd or "",
@@ -235,7 +236,9 @@ def _blocks(content: str | list[_Block] | None) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def _usage(usage: _Usage) -> Usage:
+def _usage(usage: _Usage | None) -> Usage | None:
+    if usage is None:
+        return None
     return Usage(
         usage.input_tokens,
         usage.output_tokens,

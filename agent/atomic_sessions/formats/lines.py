@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from atomic_sessions.errors import BadSessionFileError
+from atomic_sessions.unreadable import UNREADABLE
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -76,7 +77,7 @@ def decode(raw: bytes, decoder: Reader[T_co]) -> tuple[T_co | None, bool]:
     """
     try:
         return decoder.decode(raw), False
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         if raw in _NOTHING:
             return None, True
     if (loose := _tolerant(raw)) is not None:
@@ -99,7 +100,7 @@ def _converted(loose: Any, kind: type[T]) -> T | None:  # JSON of any shape
                 fitting[field.name] = (
                     Raw(_dump(value)) if field.type is Raw else msgspec.convert(value, field.type)
                 )
-            except (msgspec.MsgspecError, RecursionError):
+            except UNREADABLE:
                 continue
     return kind(**fitting)
 

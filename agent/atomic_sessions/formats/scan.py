@@ -13,6 +13,7 @@ from atomic_sessions.entry import Entry, View
 from atomic_sessions.formats import codex
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import digest, line_id
+from atomic_sessions.unreadable import UNREADABLE
 
 MAX_ID = 256
 MAX_REMEMBERED = 65_536
@@ -122,6 +123,6 @@ class _Version(Struct):
 def _is_format_1(header: bytes) -> bool:
     try:
         found = msgspec.json.decode(header, type=_Version)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return (found.version is None and found.v is None) or found.version == 1

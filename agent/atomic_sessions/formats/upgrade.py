@@ -14,8 +14,9 @@ from msgspec import Raw, Struct
 
 from atomic_sessions.clock import iso, parse_time
 from atomic_sessions.errors import BadSessionFileError, FutureFormatError
-from atomic_sessions.formats.lines import salvage
+from atomic_sessions.formats.lines import plain, salvage
 from atomic_sessions.ids import UUID, upgraded_id
+from atomic_sessions.unreadable import UNREADABLE
 
 VERSION = 4
 _SESSION_FILE = re.compile(r"[^_/\\]+_(.+)\.jsonl")
@@ -45,7 +46,7 @@ def members(raw: bytes) -> Members | None:
     """The members of an object with their bytes unread, in order; None when it is no JSON object."""
     try:
         return msgspec.json.decode(raw, type=Members)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         pass
     try:
         found = json.loads(raw)
@@ -53,7 +54,7 @@ def members(raw: bytes) -> Members | None:
         return None
     if not isinstance(found, dict):
         return None
-    return {key: Raw(json.dumps(value).encode()) for key, value in found.items()}
+    return {plain(key): Raw(json.dumps(value).encode()) for key, value in found.items()}
 
 
 def encode(parts: Members) -> bytes:
@@ -135,7 +136,7 @@ def _is_internal(parts: Members) -> bool:
         return False
     try:
         flow = msgspec.json.decode(parts["workflow"], type=_Workflow)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return all(text.strip() for text in (flow.runId, flow.stageId, flow.stageName))
 
@@ -205,7 +206,7 @@ def _value(parts: Members, key: str) -> Any:  # JSON of any shape
         return None
     try:
         return msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
 
 

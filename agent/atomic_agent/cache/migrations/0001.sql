@@ -82,6 +82,12 @@ CREATE TABLE {p}session_outbox (
     raw BLOB NOT NULL
 );
 CREATE INDEX {p}session_outbox_wire ON {p}session_outbox (wire, row);
+-- Records that the service acknowledged and that were not yet met again in the log: one that never is has been
+-- lost by it.
+CREATE TABLE {p}session_sent (
+    id BLOB PRIMARY KEY,
+    wire BLOB NOT NULL
+) WITHOUT ROWID;
 -- Large sealed objects that the records in the outbox refer to.
 CREATE TABLE {p}session_uploads (
     id BLOB PRIMARY KEY,
