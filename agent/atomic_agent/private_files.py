@@ -3,6 +3,7 @@
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from atomic_sessions.errors import CacheRefusedError, StoreWriteError
@@ -66,12 +67,20 @@ def write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
     Raises StoreWriteError with nothing changed.
     """
+    write_pieces(path, (content,), mode=mode)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes], *, mode: int = 0o600) -> int:
+    """`write` for content that is too large to hold; returns its size in bytes. What the pieces raise is raised,
+    with nothing changed."""
+    size = 0
     temp = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         handle = os.open(temp, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
+                for piece in pieces:
+                    size += stream.write(piece)
                 stream.flush()
                 os.fsync(stream.fileno())
             temp.replace(path)
@@ -88,6 +97,7 @@ def write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         raise StoreWriteError(
             f"{path} cannot be written: {error.strerror}.", "Free some space or check the folder's rights."
         ) from error
+    return size
 
 
 def read(path: Path) -> bytes:

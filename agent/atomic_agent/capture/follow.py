@@ -14,37 +14,32 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-from atomic_agent.cache import entries, files, sessions
+from atomic_agent.cache import entries, files, leaf, sessions
 from atomic_agent.cache.cache import Cache, fingerprint
 from atomic_agent.cache.open import transaction
+from atomic_agent.capture.facts import facts_of, head, path_name
+from atomic_agent.capture.placing import Placing
+from atomic_agent.capture.side_files import sides_changed, stat_of, take_sides
 from atomic_agent.capture.sources import Source, is_packed
-from atomic_agent.projects import project_of
-from atomic_sessions.entry import Entry, Facts, View
-from atomic_sessions.errors import BadSessionFileError, FutureFormatError
-from atomic_sessions.formats import codex
-from atomic_sessions.formats.agents import viewer
+from atomic_sessions.errors import BadSessionFileError
 from atomic_sessions.formats.detect import detect
-from atomic_sessions.formats.lines import Line, salvage, split
+from atomic_sessions.formats.lines import Line, split
 from atomic_sessions.formats.scan import Scanner, ScanState
-from atomic_sessions.formats.upgrade import SessionHeader, members, read_header
 from atomic_sessions.ids import session_key
 
 CHUNK = 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 BATCH_LINES = 4000
 CHECK_BYTES = 4096
-HEAD_BYTES = 256 * 1024
-HEAD_LINES = 200
-MAX_HEAD_BYTES = 64 * 1024 * 1024
-MAX_NAME = 4096
 MAX_WINDOW = 1 << 27
-MAX_SIDE_BYTES = 64 * 1024 * 1024
+TRIES = 3
+NO_FILE = "not a regular file"
 
 Outcome = Literal["new", "updated", "unchanged", "skipped", "deleted"]
 
 
 class Taken(Struct):
-    """What came of one file."""
+    """What came of one file. `session` is the row of its session, 0 when it has none here."""
 
     outcome: Outcome
     agent: str = ""
@@ -54,10 +49,15 @@ class Taken(Struct):
     held_back: bool = False
     rewritten: bool = False
     bytes: int = 0
+    session: int = 0
+
+
+class _ChangedError(Exception):
+    """What was read no longer stands in the file: it was rewritten meanwhile."""
 
 
 class _Start(Struct, frozen=True):
-    """Where reading begins: at a mark, or at the top of a file."""
+    """Where reading begins: at a mark, or at the top of a file. `before` is what stands just above it."""
 
     session: int
     agent: str
@@ -67,6 +67,7 @@ class _Start(Struct, frozen=True):
     fresh: bool
     rewritten: bool
     has_tail: bool = False
+    before: bytes = b""
 
 
 def take(
@@ -81,27 +82,68 @@ def take(
 
     Raises OSError only when the file cannot be read at all.
     """
-    found = source.path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        return Taken("skipped", why="not a regular file")
-    mark = files.mark(cache, _name(source.path))
-    same = mark is not None and (mark.size, mark.mtime_ns, mark.inode) == _stat(source.path)
-    if same and not _sides_changed(cache, source):
+    if not stat.S_ISREG(source.path.stat().st_mode):
+        return Taken("skipped", why=NO_FILE)
+    mark = files.mark(cache, path_name(source.path))
+    same = mark is not None and (mark.size, mark.mtime_ns, mark.inode) == stat_of(source.path)
+    if same and not sides_changed(cache, source):
         return Taken("unchanged")
+    opened = _opened(source.path)
+    if opened is None:
+        return Taken("skipped", why=NO_FILE)
     try:
-        with source.path.open("rb") as stream:
-            start = _begin(cache, source, _plain(source, stream), mark, now, only)
-            if isinstance(start, Taken):
-                return start
-            taken = Taken("new" if start.fresh else "updated", start.agent, rewritten=start.rewritten)
-            _read(cache, source, _plain(source, stream), start, found, now, taken, progress)
+        with opened as stream:
+            taken = _attempts(cache, source, stream, now, only, progress)
     except zstandard.ZstdError as error:
         raise BadSessionFileError("It is compressed and cannot be unpacked: the file is damaged.") from error
-    taken.entries += _take_sides(cache, source, start.session)
+    if not taken.session:
+        return taken
+    taken.entries += take_sides(cache, source, taken.session)
     entries.refresh_stale(cache)
-    if not taken.entries and not start.fresh:
+    if not taken.entries and taken.outcome == "updated":
         taken.outcome = "unchanged"
     return taken
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    """The file for reading, None when it is none any more: a pipe, on which a plain open waits for ever, may have
+    taken its place since it was looked at."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb", buffering=0)
+    os.close(handle)
+    return None
+
+
+def _attempts(
+    cache: Cache,
+    source: Source,
+    stream: BinaryIO,
+    now: int,
+    only: Sequence[str],
+    progress: Callable[[int], None],
+) -> Taken:
+    """Read, and once more from the mark when the file was rewritten meanwhile; one that never rests is left
+    for the next time, with what was whole."""
+    total: Taken | None = None
+    for _ in range(TRIES):
+        stream.seek(0)
+        # Before anything is read, so that a change after it is seen.
+        found = os.fstat(stream.fileno())
+        mark = files.mark(cache, path_name(source.path))
+        start = _begin(cache, source, _plain(source, stream), mark, now, only)
+        if isinstance(start, Taken):
+            return total or start
+        if total is None:
+            total = Taken("new" if start.fresh else "updated", start.agent, session=start.session)
+        total.rewritten |= start.rewritten
+        try:
+            _read(cache, source, stream, start, found, now, total, progress)
+            break
+        except _ChangedError:
+            total.rewritten = True
+    assert total is not None
+    return total
 
 
 def _plain(source: Source, stream: BinaryIO) -> BinaryIO:
@@ -123,8 +165,11 @@ def _begin(
 ) -> _Start | Taken:
     if mark is not None:
         row = sessions.get(cache, mark.session)
+        if not row.project:
+            _place(cache, source, stream, row)
         packed = is_packed(source.path)
-        grown = not packed and _is_grown(stream, mark)
+        before = None if packed else _still_there(stream, mark)
+        grown = before is not None
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(mark.state), type=ScanState)
         return _Start(
             mark.session,
@@ -135,12 +180,15 @@ def _begin(
             fresh=False,
             rewritten=not grown and not packed,
             has_tail=grown and mark.size > mark.offset,
+            before=before or b"",
         )
     if source.agent == "codex" and source.path.suffix == ".json":
         return Taken(
             "skipped", "codex", why="an early session of Codex in one JSON object, which is not read"
         )
-    lines = _head(stream)
+    lines, whole = head(stream)
+    if not whole:
+        return Taken("skipped", source.agent, why="its first line is unfinished")
     kind = detect(lines)
     agent = kind.agent or ("" if kind.why else source.agent)
     if not agent or (source.agent and agent != source.agent and source.agent in {"claude-code", "codex"}):
@@ -148,7 +196,7 @@ def _begin(
     if only and agent not in only:
         return Taken("skipped", agent)
     try:
-        facts = _facts(source, agent, kind.id, kind.owner, lines)
+        facts = facts_of(source, agent, kind.id, kind.owner, lines)
     except BadSessionFileError as error:
         return Taken("skipped", agent, why=error.message)
     key = session_key(facts.agent, facts.id, facts.project)
@@ -164,104 +212,63 @@ def _begin(
     return _Start(session, agent, facts.internal, 0, ScanState(), fresh=fresh, rewritten=False)
 
 
-def _name(path: Path) -> str:
-    """A path as text that the cache takes, also when it is no UTF-8."""
-    return _text(str(path))
+def _place(cache: Cache, source: Source, stream: BinaryIO, row: sessions.SessionRow) -> None:
+    """A session whose first lines did not say where it belongs may be told by later ones."""
+    lines, _ = head(stream)
+    kind = detect(lines)
+    try:
+        facts = facts_of(source, row.agent, kind.id or row.id, kind.owner, lines)
+    except BadSessionFileError:
+        return
+    if facts.project and (facts.id, row.scope) == (
+        row.id,
+        session_key(row.agent, row.id, facts.project).scope,
+    ):
+        with transaction(cache.connection):
+            sessions.ensure(cache, msgspec.structs.replace(facts, scope=row.scope), spread=True)
 
 
-def _text(name: str) -> str:
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def _head(stream: BinaryIO) -> list[bytes]:
-    """The first lines, each whole: a first record may hold a picture, a header more than a megabyte."""
-    found: list[bytes] = []
-    size = 0
-    for line in split(_beginning(stream)):
-        found.append(line.raw)
-        size += len(line.raw)
-        if size >= HEAD_BYTES or len(found) >= HEAD_LINES:
-            break
-    return found
-
-
-def _beginning(stream: BinaryIO) -> Iterator[bytes]:
-    size = 0
-    while size < MAX_HEAD_BYTES and (chunk := stream.read(HEAD_BYTES)):
-        size += len(chunk)
-        yield chunk
-
-
-def _header(lines: Sequence[bytes]) -> SessionHeader:
-    """The first line that is a session header; damage may stand before it."""
-    refused: BadSessionFileError | None = None
-    for raw in lines:
-        try:
-            return read_header(raw if members(raw) is not None else salvage(raw) or raw)
-        except FutureFormatError:
-            raise
-        except BadSessionFileError as error:
-            refused = refused or error
-    raise refused or BadSessionFileError("The file does not begin with a session header.")
-
-
-def _facts(source: Source, agent: str, own_id: str, owner: str, lines: list[bytes]) -> Facts:
-    cwd, created = "", None
-    read = viewer(agent, internal=bool(source.owner))
-    for raw in lines:
-        said = read(raw)
-        cwd = cwd or said.cwd
-        created = said.at if created is None else created
-        if cwd and created is not None:
-            break
-    if created is None:
-        created = int(source.path.stat().st_mtime * 1000)
-    if agent == "codex":
-        return _rollout_facts(source, lines, cwd, created)
-    stem, parent, internal, session_id = _text(source.path.stem), "", False, own_id
-    if agent == "claude-code":
-        parent = _text(source.owner) or (owner if stem.startswith("agent-") else "")
-        internal = bool(parent)
-        session_id = f"{parent}/{stem}" if internal else stem
-    else:
-        header = _header(lines)
-        parent, internal, cwd = header.parent, header.internal, header.cwd
-    if max(len(session_id), len(cwd), len(parent)) > MAX_NAME:
-        raise BadSessionFileError("The session's id, folder or parent is longer than any real one.")
-    return Facts(agent, session_id, "", cwd, project_of(cwd), created, parent, internal)
-
-
-def _rollout_facts(source: Source, lines: list[bytes], cwd: str, created: int) -> Facts:
-    of = codex.origin(lines, _text(source.path.name))
-    if not of.id:
-        raise BadSessionFileError(
-            "It is part of a Codex session: neither its records nor its name say which."
-        )
-    cwd = of.cwd or cwd
-    if max(len(of.id), len(cwd), len(of.parent)) > MAX_NAME:
-        raise BadSessionFileError("The session's id, folder or parent is longer than any real one.")
-    at = created if of.created_at is None else of.created_at
-    return Facts("codex", of.id, "", cwd, project_of(cwd), at, of.parent, of.internal)
-
-
-def _is_grown(stream: BinaryIO, mark: files.FileMark) -> bool:
-    """True when what was read before still stands at the same place."""
-    if mark.size > os.fstat(stream.fileno()).st_size or mark.offset > os.fstat(stream.fileno()).st_size:
-        return False
+def _still_there(stream: BinaryIO, mark: files.FileMark) -> bytes | None:
+    """What stands above the mark, when it is what was read there before; None for a file that was rewritten."""
+    size = os.fstat(stream.fileno()).st_size
+    if mark.size > size or mark.offset > size:
+        return None
     stream.seek(mark.offset - mark.check_size)
-    return fingerprint(stream.read(mark.check_size)) == mark.check_hash
+    before = stream.read(mark.check_size)
+    return before if fingerprint(before) == mark.check_hash else None
 
 
 def _read(
     cache: Cache,
     source: Source,
-    stream: BinaryIO,
+    file: BinaryIO,
     start: _Start,
     found: os.stat_result,
     now: int,
     taken: Taken,
     progress: Callable[[int], None],
 ) -> None:
+    stream = _plain(source, file)
+    offset = start.offset
+    stream.seek(offset)
+    batch: list[entries.Incoming] = []
+    size, before, packed = 0, start.before, is_packed(source.path)
+
+    def commit(
+        tail: Line | None = None, extra: Sequence[entries.Incoming] = (), *, end: bool = False
+    ) -> None:
+        nonlocal size, before
+        if not packed:
+            _check(file, offset, before, batch, tail, found)
+            before = _ending(before, batch)
+        read = 0 if packed else tail.end if tail is not None else offset
+        reached = _Reached(offset, read, before, found if end else None)
+        _commit(cache, source, start.session, [*batch, *extra], reached, placing, taken)
+        taken.damaged += sum(view.damaged for _, view in batch)
+        taken.bytes += sum(len(entry.raw) for entry, _ in batch)
+        batch.clear()
+        size = 0
+
     scanner = Scanner(
         start.agent,
         start.state,
@@ -269,35 +276,67 @@ def _read(
         stamp_of=lambda entry_id: entries.stamp_of(cache, start.session, entry_id),
         internal=start.internal,
     )
-    offset = start.offset
-    stream.seek(offset)
-    batch: list[entries.Incoming] = []
-    size = 0
+    placing = Placing(cache, start.session, start.agent, scanner, commit)
     tail: Line | None = None
-    early = entries.unsealed_at(cache, start.session, start.state.pos) if start.has_tail else []
+    early = entries.unsealed_at(cache, start.session, placing.next_pos) if start.has_tail else []
     for line in split(_chunks(stream, progress), offset):
         if not line.whole:
             tail = line
             break
-        batch.append(scanner.read(line.raw))
+        batch.append(placing.read(line.raw))
         if early:
             _take_back(cache, start.session, early, batch[0])
             early = []
         offset = line.end
         size += len(line.raw)
         if size >= BATCH_BYTES or len(batch) >= BATCH_LINES:
-            _commit(cache, source, stream, start.session, batch, offset, None, scanner.state, taken)
-            batch, size = [], 0
-    provisional = _provisional(scanner, tail) if tail is not None else None
+            commit()
+    provisional = _provisional(scanner, placing, tail) if tail is not None else None
     taken.held_back = tail is not None and provisional is None
-    extra = [provisional] if provisional is not None else []
-    _commit(cache, source, stream, start.session, batch, offset, found, scanner.state, taken, extra)
+    commit(tail, [provisional] if provisional is not None else [], end=True)
 
 
-def _provisional(scanner: Scanner, tail: Line) -> entries.Incoming | None:
+def _check(
+    file: BinaryIO,
+    end: int,
+    before: bytes,
+    batch: Sequence[entries.Incoming],
+    tail: Line | None,
+    found: os.stat_result,
+) -> None:
+    """_ChangedError when the lines that were read, and what stood above them, are not in the file: one that is
+    rewritten while it is read gives lines made of its old and its new content. A file that rests is not read
+    twice."""
+    here = os.fstat(file.fileno())
+    if (here.st_size, here.st_mtime_ns) == (found.st_size, found.st_mtime_ns):
+        return
+    content = b"".join(entry.raw + b"\n" for entry, _ in batch)
+    begun = end - len(content) - len(before)
+    content = b"".join((before, content, tail.raw if tail is not None else b""))
+    place = file.tell()
+    file.seek(begun)
+    same = file.read(len(content)) == content
+    file.seek(place)
+    if not same:
+        raise _ChangedError
+
+
+def _ending(before: bytes, batch: Sequence[entries.Incoming]) -> bytes:
+    """The last bytes that were read, by which the place is known again."""
+    last: list[bytes] = []
+    size = 0
+    for entry, _ in reversed(batch):
+        if size >= CHECK_BYTES:
+            break
+        last.append(entry.raw + b"\n")
+        size += len(last[-1])
+    return b"".join([before, *reversed(last)])[-CHECK_BYTES:]
+
+
+def _provisional(scanner: Scanner, placing: Placing, tail: Line) -> entries.Incoming | None:
     """A last line without \\n that parses is taken in, and read again next time; else it waits."""
     kept = msgspec.msgpack.encode(scanner.state)
-    entry, view = scanner.read(tail.raw)
+    entry, view = placing.read(tail.raw)
     scanner.state = msgspec.msgpack.decode(kept, type=ScanState)
     return None if view.damaged else (entry, view)
 
@@ -319,67 +358,42 @@ def _chunks(stream: BinaryIO, progress: Callable[[int], None]) -> Iterator[bytes
         yield chunk
 
 
+class _Reached(Struct, frozen=True):
+    """How far a batch came: the end of its last whole line, and of what follows it; `ending` stands above it.
+    `found` None: the file goes on, so that after a kill it must not look as if it had been read to its end."""
+
+    offset: int
+    end: int
+    ending: bytes
+    found: os.stat_result | None
+
+
 def _commit(
     cache: Cache,
     source: Source,
-    stream: BinaryIO,
     session: int,
     batch: list[entries.Incoming],
-    offset: int,
-    found: os.stat_result | None,
-    state: ScanState,
+    reached: _Reached,
+    placing: Placing,
     taken: Taken,
-    extra: list[entries.Incoming] | None = None,
 ) -> None:
-    """Take in a batch with the mark it reaches. `found` None: the file goes on, so that after a kill it
-    must not look as if it had been read to its end."""
-    here = stream.tell()
-    check = 0 if is_packed(source.path) else min(CHECK_BYTES, offset)
-    if check:
-        stream.seek(offset - check)
-    check_hash = fingerprint(stream.read(check))
-    if check:
-        stream.seek(here)
+    """Take in a batch with the mark it reaches."""
+    found = reached.found
     with transaction(cache.connection):
-        added = entries.insert(cache, session, [*batch, *(extra or [])])
+        moved = placing.moved(batch)
+        taken.entries += entries.insert(cache, session, batch).new
+        if moved is not None:
+            leaf.move(cache, session, moved)
         mark = files.FileMark(
-            _name(source.path),
+            path_name(source.path),
             session,
-            found.st_size if found is not None else offset,
+            # What was read may be more than there was when reading began; a packed file's offset is another's.
+            max(found.st_size if found is not None else 0, reached.end),
             found.st_mtime_ns if found is not None else 0,
             found.st_ino if found is not None else 0,
-            offset,
-            check,
-            check_hash,
-            state,
+            reached.offset,
+            len(reached.ending),
+            fingerprint(reached.ending),
+            placing.state,
         )
         files.put(cache, mark)
-    taken.entries += added.new
-    taken.damaged += sum(view.damaged for _, view in batch)
-    taken.bytes += sum(len(entry.raw) for entry, _ in batch)
-
-
-def _sides_changed(cache: Cache, source: Source) -> bool:
-    return any(_stat(path) != files.stats(cache, _name(path)) for path in source.sides)
-
-
-def _stat(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ino
-
-
-def _take_sides(cache: Cache, source: Source, session: int) -> int:
-    """Spilled outputs and the like travel with the session, whole."""
-    new = 0
-    for path in source.sides:
-        size, mtime, inode = _stat(path)
-        if files.stats(cache, _name(path)) == (size, mtime, inode) or size > MAX_SIDE_BYTES:
-            continue
-        name = _text(f"{path.parent.name}/{path.name}" if path.parent.name == "tool-results" else path.name)
-        entry = Entry(f"file:{name}", None, 0, mtime // 1_000_000, path.read_bytes(), loose=True, file=name)
-        with transaction(cache.connection):
-            new += entries.insert(cache, session, [(entry, View(kind="file", in_context=False))]).new
-            files.put(
-                cache, files.FileMark(_name(path), session, size, mtime, inode, size, 0, b"", ScanState())
-            )
-    return new

@@ -1,13 +1,13 @@
 """A capture of all or some agents: files found, taken in one by one, and counted. Prints nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import repeatable
-from atomic_agent.capture import sources
+from atomic_agent.capture import forks, sources
 from atomic_agent.capture.follow import Taken, take
 from atomic_sessions.errors import AtomicError, UsageError
 
@@ -21,7 +21,7 @@ class Skipped(Struct, frozen=True):
 
 class Report(Struct):
     """What a capture did. `damaged` lines were kept and are not shown; `held_back` files end in an
-    unfinished line that is read next time."""
+    unfinished line that is read next time; `lacking` are forks whose beginning is not here."""
 
     new: int = 0
     updated: int = 0
@@ -33,6 +33,7 @@ class Report(Struct):
     held_back: int = 0
     rewritten: int = 0
     skipped: list[Skipped] = []
+    lacking: list[forks.Lacking] = []
     agents: dict[str, int] = {}
 
     @property
@@ -40,17 +41,22 @@ class Report(Struct):
         return self.new + self.updated + self.unchanged + self.deleted + len(self.skipped)
 
 
-def gather(agents: list[str], folder: Path | None) -> list[sources.Source]:
-    """The files to look at. `folder` looks there, for any agent's files, instead of the usual places."""
+def check(agents: Sequence[str], folder: Path | None) -> None:
+    """UsageError for an agent nobody knows, or a folder that is not there."""
     unknown = [agent for agent in agents if agent not in {*sources.AGENTS, "atomic"}]
     if unknown:
         raise UsageError(
             f"'{unknown[0][:40]}' is not an agent this version captures.",
             f"It captures: {', '.join(sources.AGENTS)}.",
         )
+    if folder is not None and not folder.exists():
+        raise UsageError(f"--from {folder}: there is no such folder.", "Name a folder or a session file.")
+
+
+def gather(agents: list[str], folder: Path | None) -> list[sources.Source]:
+    """The files to look at. `folder` looks there, for any agent's files, instead of the usual places."""
+    check(agents, folder)
     if folder is not None:
-        if not folder.exists():
-            raise UsageError(f"--from {folder}: there is no such folder.", "Name a folder or a session file.")
         return list(sources.find_any(folder))
     return list(_usual(agents or list(sources.AGENTS)))
 
@@ -81,6 +87,9 @@ def capture(
         read += size
         progress(index, len(found), read)
 
+    def grown(_: int, entries: int) -> None:
+        report.entries += entries
+
     with repeatable(cache.connection):
         for index, source in enumerate(found):
             try:
@@ -95,6 +104,8 @@ def capture(
                 continue
             _count(report, source, taken)
             progress(index + 1, len(found), read)
+        if any(source.agent in {"", forks.AGENT} for source in found):
+            report.lacking = forks.complete(cache, grown)
     return report
 
 

@@ -68,6 +68,31 @@ def find_any(root: Path) -> Iterator[Source]:
                 yield _with_sides(here / name, "")
 
 
+def source_of(agent: str, root: Path, path: Path) -> Source | None:
+    """The session file that a path below a root is, or travels with; None for any other. What `find` and
+    `find_any` find is exactly what this knows; a side file answers with its session's."""
+    parts = path.relative_to(root).parts
+    if not parts or (agent == "pi" and len(parts) != 2):
+        return None
+    if agent == "codex":
+        named = path.name.startswith("rollout-") and (_is_session_name(path) or path.suffix == ".json")
+        return Source(path, agent) if named else None
+    if "subagents" in parts[:-1]:
+        at = parts.index("subagents")
+        if (agent and at != 2) or agent == "pi":
+            return None
+        owner = parts[at - 1] if at else ""
+        session = path.with_name(path.name.removesuffix(".meta.json") + ".jsonl")
+        path = session if path.name.endswith(".meta.json") else path
+        return _subagent(path, owner) if path.suffix == ".jsonl" else None
+    if len(parts) > 2 and parts[-2] in SIDE_FOLDERS:
+        path = path.parent.parent.with_suffix(".jsonl")
+        parts = path.relative_to(root).parts
+    if agent and (len(parts) != 2 or path.suffix != ".jsonl"):
+        return None
+    return _with_sides(path, agent) if _is_session_name(path) else None
+
+
 def is_packed(path: Path) -> bool:
     """True for a file that its agent has compressed whole."""
     return path.name.endswith(".jsonl.zst")

@@ -32,10 +32,12 @@ def run(options: argparse.Namespace) -> int:
             form = options.form
             if form is None:
                 raise UsageError("`-` does not say what to write.", "Add --as html, --as jsonl or --as md.")
-            content, report = exporting.render(
+            rendering = exporting.Rendering(
                 journal.cache, row, form, branch=options.branch, redact=options.redact
             )
-            sys.stdout.buffer.write(content)
+            for piece in rendering.pieces():
+                sys.stdout.buffer.write(piece)
+            report = rendering.report
         else:
             size, report = exporting.export(
                 journal.cache,

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from atomic_agent.cache import entries, sessions
+from atomic_agent.capture import forks
 from atomic_agent.cli.terminal import clip, emit_json, one_line, safe, say
 from atomic_agent.locations import home
 from atomic_agent.projects import display, project_of
@@ -45,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
             )
         history = load(journal.cache, row, options.branch, whole=True)
         others = entries.ends(journal.cache, row.key) - 1
+        lacking = forks.lacks(journal.cache, row.key) if row.agent == forks.AGENT else None
     if options.json:
         for node in history.path:
             emit_json(_as_json(node))
@@ -55,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     )
     for line in transcript(history):
         print(line)
+    if lacking is not None:
+        say(f"What was said before is in session {one_line(lacking.thread)}, which is not here.")
     if others:
         more = "1 more branch ends" if others == 1 else f"{others} more branches end"
         say(f"{more} elsewhere in this session; see all: atomic export ID FILE.html")

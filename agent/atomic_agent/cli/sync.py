@@ -1,6 +1,7 @@
 """`atomic sync`: send and fetch once, or keep going with --watch."""
 
 import argparse
+import sys
 
 import msgspec
 
@@ -11,18 +12,20 @@ from atomic_agent.sync.run import Synced, synchronise
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--watch", action="store_true", help="keep syncing until interrupted")
+    parser.add_argument("--watch", action="store_true", help="keep capturing and syncing until interrupted")
     parser.add_argument("--json", action="store_true", help="one JSON object a sync")
 
 
 def run(options: argparse.Namespace) -> int:
     with open_journal(home()) as journal:
         if options.watch:
+            from atomic_agent.capture.watch import beside
             from atomic_agent.sync.watch import watch
 
             say("Watching; stop with Ctrl-C.")
             try:
-                watch(journal, lambda done: _tell(done, options), say)
+                with beside(journal, lambda _: None, say):
+                    watch(journal, lambda done: _tell(done, options), say)
             except KeyboardInterrupt:
                 say("Stopped.")
             return 0
@@ -37,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
 def _tell(done: Synced, options: argparse.Namespace) -> None:
     if options.json:
         emit_json(msgspec.structs.asdict(done))
+        sys.stdout.flush()
         return
     parts = [f"{done.sent} records sent ({megabytes(done.sent_bytes)})"] if done.sent else []
     if done.entries or done.sessions:

@@ -1,5 +1,6 @@
 """A session to a file of the person's own: HTML, JSONL or Markdown (B29)."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -9,11 +10,11 @@ from atomic_agent import private_files
 from atomic_agent.cache import entries, leaf, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.publish.reading import lines_of
-from atomic_agent.publish.redacting import redacted_lines
+from atomic_agent.publish.redacting import redactor, without_places
 from atomic_sessions.document import jsonl, read
 from atomic_sessions.entry import Entry
 from atomic_sessions.errors import UsageError
-from atomic_sessions.html.render import render_page
+from atomic_sessions.html.render import render_pieces
 from atomic_sessions.markdown import render_markdown
 from atomic_sessions.redact import Report
 
@@ -29,27 +30,48 @@ def form_of(path: Path) -> Form:
     return form
 
 
-def render(
-    cache: Cache, row: sessions.SessionRow, form: Form, *, branch: bool = False, redact: bool = False
-) -> tuple[bytes, Report | None]:
-    """The file's content. `branch`: only the open branch; `redact`: without secrets and home paths."""
-    report: Report | None = None
-    facts = row.facts
-    if redact:
-        facts, found, report = redacted_lines(cache, row)
-    else:
-        found = list(lines_of(cache, row))
-    opened = leaf.leaf(cache, row.key)
-    if branch:
-        on_it = {entry.id for entry in entries.branch(cache, row.key, opened)}
-        found = [entry for entry in found if entry.id in on_it or _is_header(entry)]
-    if form == "jsonl":
-        return b"".join(jsonl(facts, found)), report
-    page = read(facts, row.label, opened, found, row.summary)
-    if redact:
-        page = msgspec.structs.replace(page, title=row.name or row.id)
-    text = render_page(page) if form == "html" else render_markdown(page)
-    return text.encode("utf-8", "replace"), report
+class Rendering:
+    """A file's content in pieces. `report` says what was redacted once they are all read; None when nothing
+    was to be."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        row: sessions.SessionRow,
+        form: Form,
+        *,
+        branch: bool = False,
+        redact: bool = False,
+    ) -> None:
+        """`branch`: only the open branch; `redact`: without secrets and home paths."""
+        self._cache, self._row, self._form = cache, row, form
+        self._branch = branch
+        self._work = redactor() if redact else None
+        self._facts = row.facts if self._work is None else without_places(row.facts, self._work)
+
+    @property
+    def report(self) -> Report | None:
+        return self._work.report() if self._work is not None else None
+
+    def pieces(self) -> Iterator[bytes]:
+        """A JSONL file is read and written line by line; a page needs its whole conversation first."""
+        opened = leaf.leaf(self._cache, self._row.key)
+        found = self._entries(opened)
+        if self._form == "jsonl":
+            yield from jsonl(self._facts, found)
+            return
+        page = read(self._facts, self._row.label, opened, found, self._row.summary)
+        if self._work is not None:
+            page = msgspec.structs.replace(page, title=self._row.name or self._row.id)
+        drawn = render_pieces(page) if self._form == "html" else [render_markdown(page)]
+        for piece in drawn:
+            yield piece.encode("utf-8", "replace")
+
+    def _entries(self, opened: str | None) -> Iterator[Entry]:
+        on_it = entries.branch_ids(self._cache, self._row.key, opened) if self._branch else None
+        for entry in lines_of(self._cache, self._row):
+            if on_it is None or entry.id in on_it or _is_header(entry):
+                yield entry if self._work is None else self._work.entry(entry)
 
 
 def _is_header(entry: Entry) -> bool:
@@ -71,6 +93,6 @@ def export(
         raise UsageError(f"{path} exists already.", "Name another file, or give --force to replace it.")
     if not path.parent.is_dir():
         raise UsageError(f"There is no folder {path.parent}.", "Make it first.")
-    content, report = render(cache, row, form, branch=branch, redact=redact)
-    private_files.write(path, content)
-    return len(content), report
+    rendering = Rendering(cache, row, form, branch=branch, redact=redact)
+    size = private_files.write_pieces(path, rendering.pieces())
+    return size, rendering.report

@@ -37,13 +37,6 @@ def redactor() -> Redactor:
     return Redactor(home=(str(Path.home()),), users=users)
 
 
-def redacted_lines(cache: Cache, row: sessions.SessionRow) -> tuple[Facts, list[Entry], Report]:
-    """Every line of a session, redacted, nothing left out."""
-    work = redactor()
-    found = [work.entry(entry) for entry in lines_of(cache, row)]
-    return _facts(row.facts, work), found, work.report()
-
-
 def fit(cache: Cache, row: sessions.SessionRow, now: int) -> Fit:
     """The session as it may be published."""
     work = redactor()
@@ -62,7 +55,7 @@ def fit(cache: Cache, row: sessions.SessionRow, now: int) -> Fit:
             kept = msgspec.structs.replace(entry, raw=codex.without_instructions(entry.raw))
         if kept is not None:
             found.append(work.entry(kept))
-    facts = _facts(row.facts, work)
+    facts = without_places(row.facts, work)
     title = _text(work, row.label)
     bundle = Bundle(VERSION, facts, title, leaf.leaf(cache, row.key), now, found)
     return Fit(bundle, _text(work, row.summary), work.report(), left_out)
@@ -77,7 +70,8 @@ def _text(work: Redactor, text: str) -> str:
     return str(msgspec.json.decode(redacted, type=dict[str, str])["name"])
 
 
-def _facts(facts: Facts, work: Redactor) -> Facts:
+def without_places(facts: Facts, work: Redactor) -> Facts:
+    """The facts of a session as others may see them."""
     header = work.entry(Entry("header", None, 0, 0, _placeless(facts.header))).raw if facts.header else b""
     parent = "" if "/" in facts.parent or "\\" in facts.parent else facts.parent
     return msgspec.structs.replace(facts, cwd="", project="", scope="", parent=parent, header=header)

@@ -29,6 +29,8 @@ class Meta(Struct):
 
 class Base(Struct):
     thread_id: str | None = None
+    end_ordinal_exclusive: int | None = None
+    end_byte_offset: int | None = None
 
 
 class Spawn(Struct):

@@ -8,7 +8,7 @@ from typing import Any
 from atomic_agent.cache import sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.capture import run, sources
-from atomic_agent.publish.exporting import render
+from atomic_agent.publish.exporting import Rendering
 from atomic_agent.publish.reading import lines_of
 from atomic_sessions.entry import Entry
 
@@ -104,7 +104,7 @@ def lines(cache: Cache, session_id: str | None = None) -> list[Entry]:
 def exported(cache: Cache, session_id: str | None = None) -> bytes:
     """What `atomic export ID FILE.jsonl` writes."""
     row = the_row(cache) if session_id is None else rows(cache)[session_id]
-    return render(cache, row, "jsonl")[0]
+    return b"".join(Rendering(cache, row, "jsonl").pieces())
 
 
 def append(path: Path, *content: bytes | Record) -> None:
@@ -117,3 +117,35 @@ def write(path: Path, *records: Record | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text_of(records))
     return path
+
+
+AGENTS = ("claude-code", "codex", "pi")
+
+
+def head(agent: str) -> list[bytes]:
+    """The lines with which every file of this session begins."""
+    if agent == "pi":
+        return [raw(pi_header())]
+    if agent == "codex":
+        meta = {"id": SID, "cwd": "/home/dev/proj"}
+        return [raw({"timestamp": "2026-11-30T12:00:00.000Z", "type": "session_meta", "payload": meta})]
+    return []
+
+
+def message(agent: str, number: int, text: str = "said") -> bytes:
+    """One message; another number or text is another line under another id."""
+    if agent == "pi":
+        return raw({**pi(number, text), "id": f"{number:x}-{text[:20]}", "parentId": None})
+    if agent == "codex":
+        content = [{"type": "input_text", "text": f"{text} {number}"}]
+        item = {"type": "message", "role": "user", "content": content}
+        return raw({"timestamp": "2026-11-30T12:00:01.000Z", "type": "response_item", "payload": item})
+    return raw({**claude(number, text, parent=None), "uuid": f"{number}-{text[:20]}"})
+
+
+def file_name(agent: str) -> str:
+    return {"claude-code": f"{SID}.jsonl", "codex": f"rollout-x-{SID}.jsonl", "pi": f"{PI_ID}.jsonl"}[agent]
+
+
+def content_of(agent: str, *messages: bytes) -> bytes:
+    return text_of([*head(agent), *messages])

@@ -1,4 +1,4 @@
-"""Following one file: what is appended, cut, glued, rewritten, rotated or gone."""
+"""Following one file: what is appended, odd, glued, moved or gone. Rewrites and half lines: tests/faults."""
 
 import hashlib
 import os
@@ -69,38 +69,6 @@ def test_a_touched_file_is_unchanged(cache: Cache, file: Path) -> None:
     copy.replace(file)
     report = capture(cache, file.parent)
     assert (report.unchanged, report.rewritten, report.entries) == (1, 0, 0)
-
-
-def test_a_partial_last_line_is_held_back(cache: Cache, file: Path) -> None:
-    """Half a record waits until it is whole; the report says so."""
-    record = raw(claude(2, "cut in half"))
-    append(file, record[:40])
-    report = capture(cache, file.parent)
-    assert (report.entries, report.held_back, report.damaged) == (2, 1, 0)
-    assert not list(search(cache, "half"))
-    append(file, record[40:] + b"\n")
-    report = capture(cache, file.parent)
-    assert (report.entries, report.held_back) == (1, 0)
-    assert exported(cache) == file.read_bytes()
-
-
-def test_a_partial_line_that_grows_in_steps(cache: Cache, file: Path) -> None:
-    """Byte by byte the result is the same."""
-    record = raw(claude(2, "slow")) + b"\n"
-    for at in range(0, len(record), 25):
-        append(file, record[at : at + 25])
-        capture(cache, file.parent)
-    assert exported(cache) == file.read_bytes()
-
-
-def test_a_valid_last_line_is_taken_in_at_once(cache: Cache, file: Path) -> None:
-    """A whole record without its newline is there, and is not doubled when the newline comes."""
-    append(file, raw(claude(2, "no newline yet")))
-    assert capture(cache, file.parent).entries == 3
-    assert exported(cache) == file.read_bytes() + b"\n"
-    append(file, b"\n", claude(3, "and the answer"))
-    assert capture(cache, file.parent).entries == 1
-    assert exported(cache) == file.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -185,48 +153,6 @@ def test_a_first_line_of_any_length(cache: Cache, tmp_path: Path, agent: str) ->
     report = capture(cache, path)
     assert report.skipped == []
     assert exported(cache) == path.read_bytes()
-
-
-def test_a_rewritten_file_keeps_both(cache: Cache, file: Path) -> None:
-    """Other content before the offset: the new lines come in, the old ones stay, and it is said."""
-    capture(cache, file.parent)
-    file.write_bytes(text_of([claude(0, "another question"), claude(1, "first answer"), claude(2, "more")]))
-    report = capture(cache, file.parent)
-    assert (report.rewritten, report.entries) == (1, 2)
-    kept = {entry.raw for entry in lines(cache)}
-    assert kept == {raw(claude(0, "first question")), *file.read_bytes().splitlines()}
-
-
-def test_a_truncated_file_keeps_what_it_held(cache: Cache, file: Path) -> None:
-    """An agent that cuts its file takes nothing away; what it writes then comes in."""
-    capture(cache, file.parent)
-    before = lines(cache)
-    file.write_bytes(text_of([claude(0, "first question")]))
-    report = capture(cache, file.parent)
-    assert (report.rewritten, report.entries) == (1, 0)
-    assert lines(cache) == before
-    append(file, claude(5, "a new way", parent=0))
-    capture(cache, file.parent)
-    assert len(lines(cache)) == 3
-
-
-def test_an_emptied_file_keeps_what_it_held(cache: Cache, file: Path) -> None:
-    """Nought bytes where a session was is no deletion."""
-    capture(cache, file.parent)
-    file.write_bytes(b"")
-    assert capture(cache, file.parent).skipped == []
-    assert len(lines(cache)) == 2
-
-
-def test_a_rotated_file_is_followed(cache: Cache, file: Path) -> None:
-    """A new inode under the same name (write-back, editors) with more lines: only the news comes in."""
-    capture(cache, file.parent)
-    fresh = file.with_name("fresh")
-    fresh.write_bytes(file.read_bytes() + text_of([claude(2, "after the rename")]))
-    fresh.replace(file)
-    report = capture(cache, file.parent)
-    assert (report.rewritten, report.entries) == (0, 1)
-    assert exported(cache) == file.read_bytes()
 
 
 def test_a_vanished_file_deletes_nothing(cache: Cache, file: Path) -> None:

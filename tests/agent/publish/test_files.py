@@ -14,7 +14,7 @@ from atomic_agent.cache import entries, leaf, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
-from atomic_agent.publish.exporting import export, render
+from atomic_agent.publish.exporting import Rendering, export
 from atomic_agent.publish.importing import import_file
 from atomic_agent.publish.redacting import fit
 from atomic_agent.stores.journal import Journal
@@ -52,7 +52,7 @@ def write(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 def _exported(journal: Journal, row: sessions.SessionRow) -> bytes:
-    return render(journal.cache, row, "jsonl")[0]
+    return b"".join(Rendering(journal.cache, row, "jsonl").pieces())
 
 
 def test_unknown_fields_and_kinds_survive_byte_for_byte(journal: Journal, tmp_path: Path) -> None:
@@ -162,10 +162,11 @@ def test_branch_and_redact_narrow_an_export(journal: Journal, tmp_path: Path) ->
     ]
     lines[3]["message"]["timestamp"] += 5
     row = import_file(journal, write(tmp_path / "in.jsonl", lines), "/p")
-    narrow = render(journal.cache, row, "jsonl", branch=True)[0].decode()
+    narrow = b"".join(Rendering(journal.cache, row, "jsonl", branch=True).pieces()).decode()
     assert "the new way" in narrow
     assert "the old way" not in narrow
-    clean, report = render(journal.cache, row, "html", redact=True)
+    rendering = Rendering(journal.cache, row, "html", redact=True)
+    clean, report = b"".join(rendering.pieces()), rendering.report
     assert key not in clean.decode()
     assert "/home/ann" not in clean.decode()
     assert report is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from atomic_sessions import context
 from atomic_sessions.entry import Entry, Image, Node, Text, Thinking, ToolCall, ToolResult, Usage, View
-from atomic_sessions.formats import codex
+from atomic_sessions.formats import codex, codex_origin
 from atomic_sessions.formats.scan import Scanner, ScanState
 from atomic_sessions.html.totals import totals
 from atomic_sessions.redact import publishable, withheld
@@ -316,7 +316,7 @@ def test_the_oldest_shape() -> None:
     }
     found = codex.view(json.dumps(meta).encode())
     assert (found.kind, found.at) == ("session_meta", 1_748_772_000_000)
-    assert codex.origin([json.dumps(meta).encode()], "x.jsonl").id == SID
+    assert codex_origin.origin([json.dumps(meta).encode()], "x.jsonl").id == SID
     assert codex.view(b'{"record_type":"state"}').kind == "state"
     said = codex.view(json.dumps(_part("user", "hello")).encode())
     assert (said.role, said.blocks) == ("user", (Text("hello"),))
@@ -338,18 +338,20 @@ def test_who_a_file_is() -> None:
     """The first record counts, also where a fork repeats its source's; then the name."""
     own = _raw("session_meta", {"id": FORK, "forked_from_id": SID, "cwd": "/p", "timestamp": AT})
     source = _raw("session_meta", {"id": SID, "cwd": "/q"})
-    assert codex.origin([own, source], f"rollout-x-{FORK}.jsonl") == codex.Origin(FORK, "/p", NOW, SID)
-    assert codex.origin([b"damaged", source], f"rollout-x-{FORK}.jsonl").id == FORK
-    assert codex.origin([b"damaged", source], "x.jsonl").id == SID
-    assert codex.origin([_raw("session_meta", {})], f"rollout-x-{FORK}.jsonl.zst").id == FORK
-    assert codex.origin([b"damaged"], "x.jsonl") == codex.Origin("")
+    assert codex_origin.origin([own, source], f"rollout-x-{FORK}.jsonl") == codex_origin.Origin(
+        FORK, "/p", NOW, SID
+    )
+    assert codex_origin.origin([b"damaged", source], f"rollout-x-{FORK}.jsonl").id == FORK
+    assert codex_origin.origin([b"damaged", source], "x.jsonl").id == SID
+    assert codex_origin.origin([_raw("session_meta", {})], f"rollout-x-{FORK}.jsonl.zst").id == FORK
+    assert codex_origin.origin([b"damaged"], "x.jsonl") == codex_origin.Origin("")
 
 
 def test_where_a_file_comes_from() -> None:
     """Forks name the session they leave, sub-agents the one they work for."""
 
     def origin(**members: object) -> tuple[str, bool]:
-        found = codex.origin([_raw("session_meta", {"id": FORK, **members})], "")
+        found = codex_origin.origin([_raw("session_meta", {"id": FORK, **members})], "")
         return found.parent, found.internal
 
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": SID, "depth": 1}}}
@@ -449,7 +451,7 @@ def test_no_values_break_it(kind: object, payload: object, at: object) -> None:
         assert codex.view(line) == view
         stub = withheld(entry)
         assert stub is None or codex.view(stub.raw).kind
-        codex.origin([line], "")
+        codex_origin.origin([line], "")
 
 
 @given(json_values)
