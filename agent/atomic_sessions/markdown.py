@@ -31,15 +31,20 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
 
 def render_markdown(document: Document) -> str:
     """The whole text; the same document gives the same text."""
+    return "".join(markdown_pieces(document))
+
+
+def markdown_pieces(document: Document) -> Iterator[str]:
+    """The text in pieces to be written one after the other."""
     plan = outline(document)
-    parts = [_header(document), f"# {line(document.title, 300) or 'Untitled session'}"]
+    yield f"{_header(document)}\n\n# {line(document.title, 300) or 'Untitled session'}"
     if document.summary:
-        parts.append(line(document.summary, 500))
+        yield f"\n\n{line(document.summary, 500)}"
     for node in plan.segments[0].nodes:
         body = [piece for piece in _body(node, plan) if piece]
         if body:
-            parts.extend([_heading(node, document.labels.get(node.id, "")), *body])
-    return "\n\n".join(parts) + "\n"
+            yield "".join(f"\n\n{part}" for part in (_heading(node, document.labels.get(node.id, "")), *body))
+    yield "\n"
 
 
 def _header(document: Document) -> str:

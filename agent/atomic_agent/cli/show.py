@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
             raise NotFoundError(
                 f"There is no entry '{options.branch[:64]}' in this session.", "See: atomic show --json ID"
             )
-        history = load(journal.cache, row, options.branch, whole=True)
+        history = load(journal.cache, row, options.branch, whole=True, with_lines=False)
         others = entries.ends(journal.cache, row.key) - 1
         lacking = forks.lacks(journal.cache, row.key) if row.agent == forks.AGENT else None
     if options.json:

@@ -15,7 +15,7 @@ from atomic_sessions.document import jsonl, read
 from atomic_sessions.entry import Entry
 from atomic_sessions.errors import UsageError
 from atomic_sessions.html.render import render_pieces
-from atomic_sessions.markdown import render_markdown
+from atomic_sessions.markdown import markdown_pieces
 from atomic_sessions.redact import Report
 
 Form = Literal["html", "jsonl", "md"]
@@ -63,7 +63,7 @@ class Rendering:
         page = read(self._facts, self._row.label, opened, found, self._row.summary)
         if self._work is not None:
             page = msgspec.structs.replace(page, title=self._row.name or self._row.id)
-        drawn = render_pieces(page) if self._form == "html" else [render_markdown(page)]
+        drawn = render_pieces(page) if self._form == "html" else markdown_pieces(page)
         for piece in drawn:
             yield piece.encode("utf-8", "replace")
 

@@ -18,8 +18,8 @@ from atomic_sessions.formats.agents import viewer
 
 
 class History(Struct, frozen=True):
-    """`path` runs from where the context starts to the leaf, `lines` are its entries; `beside` holds
-    records that belong to answers on the path without being on it."""
+    """`path` runs from where the context starts to the leaf, `lines` are its entries (if they were asked for);
+    `beside` holds records that belong to answers on the path without being on it."""
 
     path: list[Node]
     lines: list[Entry]
@@ -34,12 +34,15 @@ def reader(agent: str, *, internal: bool = False) -> Callable[[bytes], View]:
     return viewer(agent, internal=internal)
 
 
-def load(cache: Cache, row: SessionRow, leaf: str | None = None, *, whole: bool = False) -> History:
+def load(
+    cache: Cache, row: SessionRow, leaf: str | None = None, *, whole: bool = False, with_lines: bool = True
+) -> History:
     """The branch that opens, or the one that ends at `leaf`; `whole` goes on past a compaction."""
     view = reader(row.agent, internal=row.internal)
     at = leaf if leaf is not None else leaf_of(cache, row.key)
     path: list[Node] = []
     lines: list[Entry] = []
+    first = 1 << 62
     seen: set[str] = set()
     known = Settings()
     until: str | None = None
@@ -53,7 +56,9 @@ def load(cache: Cache, row: SessionRow, leaf: str | None = None, *, whole: bool 
         known = _older(known, settings([node]))
         if not stopping or until is not None:
             path.append(node)
-            lines.append(entry)
+            first = min(first, entry.pos)
+            if with_lines:
+                lines.append(entry)
         if until == node.id:
             until = None
         if not whole and not stopping and is_boundary(node):
@@ -63,7 +68,7 @@ def load(cache: Cache, row: SessionRow, leaf: str | None = None, *, whole: bool 
         at = entry.parent
     path.reverse()
     lines.reverse()
-    return History(path, lines, _beside(cache, row, path, lines, view), known)
+    return History(path, lines, _beside(cache, row, path, first, view), known)
 
 
 def _older(known: Settings, found: Settings) -> Settings:
@@ -76,7 +81,7 @@ def _older(known: Settings, found: Settings) -> Settings:
 
 
 def _beside(
-    cache: Cache, row: SessionRow, path: list[Node], lines: list[Entry], view: Callable[[bytes], View]
+    cache: Cache, row: SessionRow, path: list[Node], first: int, view: Callable[[bytes], View]
 ) -> list[Node]:
     """Records of answers on the path that hang beside it: Claude Code spreads parallel calls over several
     records, and each result hangs on its own, perhaps below progress records."""
@@ -85,7 +90,6 @@ def _beside(
         return []
     near = {node.id for node in path}
     found: list[Node] = []
-    first = min(line.pos for line in lines)
     condition = "session = ? AND file = '' AND loose = 0 AND pos >= ? ORDER BY pos, stamp, id"
     for stored in entries.stored_rows(cache, condition, (row.key, first)):
         entry = stored.entry
