@@ -26,7 +26,7 @@ from atomic_sessions.formats.pi import view as pi_view
 from atomic_sessions.formats.scan import Scanner, ScanState
 from atomic_sessions.html.render import render_page
 from bench.generate import LARGE, SMALL
-from bench.stage import Figure, Machine, Service, figure, median_of, timed
+from bench.stage import Figure, Machine, Service, figure, median_of, open_cache, timed
 
 NEEDLE = "quicksilverneedle"
 
@@ -227,18 +227,11 @@ def _cpu(command: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _open(machine: Machine) -> Cache:
-    import base64
-
-    key = LocalKey(base64.b64decode(Path(machine.environment["ATOMIC_KEY_FILE"]).read_text()))
-    return Cache.open(machine.cache, key, machine.cache.with_name("journal.keyinfo"))
-
-
 def _said(machine: Machine) -> str:
     """A completed turn in a new session, as a turn commits it; returns the session's id."""
     now = time.time_ns() // 1_000_000
     identity = compose.session_id(now, os.urandom(10))
-    with _open(machine) as cache:
+    with open_cache(machine) as cache:
         _enter(cache, identity, 0, now)
     return identity
 
@@ -339,7 +332,7 @@ def _sealed_bytes(machine: Machine) -> int:
     shutil.copytree(machine.cache.parent, copy)
     other = Machine.__new__(Machine)
     other.environment, other.cache = machine.environment, copy / "journal.sqlite"
-    with _open(other) as cache:
+    with open_cache(other) as cache:
         cache.connection.execute("UPDATE session_entries SET sealed = 0")
         cache.connection.execute("DELETE FROM session_chains")
         mine = Membership("", bytes(16), new_device("x"), 1, bytes(32), bytes(32), b"", b"", 0)

@@ -13,6 +13,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from atomic_agent.cache.cache import Cache
+from atomic_agent.keys.local_key import LocalKey
+
+ATOMIC = str(Path(sys.executable).with_name("atomic"))
+"""The program as it is installed."""
+
 
 class Figure(Struct):
     """One result. `limit` is what the same work costs at least, measured in the same run; `ratio` is value
@@ -61,7 +67,7 @@ class Machine:
 
     def run(self, *arguments: str, stdin: str = "") -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "atomic_agent.cli.app", *arguments],
+            [ATOMIC, *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -83,15 +89,23 @@ class Machine:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    def peak(self, *arguments: str) -> float:
+    def peak(self, *arguments: str, stdin: str = "") -> float:
         """Greatest resident memory of one command, in MB."""
         code = (
             "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
         )
-        command = [sys.executable, "-c", code, sys.executable, "-m", "atomic_agent.cli.app", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, env=self.environment, check=True)
+        command = [sys.executable, "-c", code, ATOMIC, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=self.environment, check=True, input=stdin
+        )
         return int(done.stdout) * 1024 / 1e6
+
+
+def open_cache(machine: Machine) -> Cache:
+    """A machine's cache, inside this process."""
+    key = LocalKey(base64.b64decode(Path(machine.environment["ATOMIC_KEY_FILE"]).read_text()))
+    return Cache.open(machine.cache, key, machine.cache.with_name("journal.keyinfo"))
 
 
 class Service:

@@ -15,8 +15,6 @@ from atomic_agent.cache.cache import Cache
 from atomic_agent.keys.local_key import LocalKey
 from bench.stage import Figure, Machine, figure, median_of
 
-BARS = {"watch_idle": 0.5, "watch_lag": 1.5}
-"""What is promised: percent of one CPU, and seconds from a line in the agent's file to its entry in the cache."""
 IDLE_SECONDS = 20.0
 SETTLE_SECONDS = 5.0
 PATIENCE = 120.0

@@ -6,9 +6,9 @@ text to this file.
 """
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from atomic_sessions.ledger import LedgerEntry
 
@@ -33,6 +33,12 @@ MAILBOX_SECONDS = 600
 OBJECT_URL_SECONDS = 3600
 DEFAULT_SHARE_SECONDS = 7 * 24 * 3600
 MAX_SHARE_SECONDS = 365 * 24 * 3600
+
+Millis = Annotated[int, Meta(ge=0, lt=1 << 53)]
+"""A time any program can store."""
+Cursor = Annotated[bytes, Meta(max_length=64)]
+TokenText = Annotated[str, Meta(pattern="^[0-9a-f]{1,256}$")]
+"""Fit for a header."""
 
 
 class ErrorCode(StrEnum):
@@ -158,8 +164,8 @@ class TokenRequest(Struct, frozen=True):
 class Token(Struct, frozen=True):
     """Bearer token for `Authorization: Bearer HEX`; the service keeps its SHA-256 only."""
 
-    token: str
-    expires_at: int
+    token: TokenText
+    expires_at: Millis
 
 
 class LedgerReply(Struct, frozen=True):
@@ -193,7 +199,7 @@ class Mailbox(Struct, frozen=True):
     """`GET /v1/mailbox/{hex id}`; 404 once it is over (MAILBOX_SECONDS after the offer, or deleted)."""
 
     slots: dict[str, bytes]
-    expires_at: int
+    expires_at: Millis
 
 
 # --- sync --------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ class Pushed(Struct, frozen=True):
     id: bytes
     seq: int
     new: bool
-    received_at: int
+    received_at: Millis
 
 
 class PushReply(Struct, frozen=True):
@@ -226,7 +232,7 @@ class Event(Struct, frozen=True):
     """A row of the log as it is pulled."""
 
     seq: int
-    received_at: int
+    received_at: Millis
     raw: bytes
 
 
@@ -235,7 +241,7 @@ class Pull(Struct, frozen=True):
     MAX_PULL_BYTES; `cursor` goes into the next call, and is stored with the rows it covers."""
 
     events: list[Event]
-    cursor: bytes
+    cursor: Cursor
     more: bool
     head: int
 
@@ -243,7 +249,7 @@ class Pull(Struct, frozen=True):
 class Snapshot(Struct, frozen=True):
     """`GET /v1/snapshot`: where a new or reset agent starts, and the sessions that are dead."""
 
-    cursor: bytes
+    cursor: Cursor
     dead: list[bytes]
     head: int
 
@@ -254,7 +260,7 @@ class SessionRow(Struct, frozen=True):
     session: bytes
     newest_at: int
     newest_tag: bytes
-    received_at: int
+    received_at: Millis
     records: int
     bytes: int
     last_seq: int
@@ -328,7 +334,7 @@ class ShareRequest(Struct, frozen=True):
     object: bytes
     size: int
     note: bytes
-    expires_at: int
+    expires_at: Millis
     views: int | None = None
 
 
@@ -340,8 +346,8 @@ class Share(Struct, frozen=True):
     revision: int
     size: int
     note: bytes
-    created_at: int
-    expires_at: int
+    created_at: Millis
+    expires_at: Millis
     views_left: int | None
     state: Literal["live", "expired", "revoked"]
 

@@ -37,6 +37,7 @@ TITLES: dict[ErrorCode, str] = {
 UNREACHABLE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a statement met a connection that had just been lost
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.LockNotAvailableError,

@@ -1,9 +1,7 @@
 """Sealing: frozen bytes, identity, and everything that must fail."""
 
-import json
 import struct
 import tracemalloc
-from typing import Any
 
 import pytest
 import zstandard
@@ -11,34 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic_sessions import envelope, seal
-from atomic_sessions.envelope import HEADER_SIZE, ZERO32, Kind, parse, verify
+from atomic_sessions.envelope import ZERO32, Kind, parse, verify
 from atomic_sessions.errors import SealError
 from atomic_sessions.seal import AccountKeys, open_sealed, padded_size, seal_blob, split_blob
-from domain.vectors import FILE, bodies, fixed, keys, place, signer
+from domain.vectors import fixed, keys, place, signer
 
-VECTORS: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
 PUBLIC = signer().public_key().public_bytes_raw()
 
 
 def _sealed(plain: bytes, kind: Kind = Kind.RECORD) -> envelope.Sealed:
     return seal.seal(keys(), signer(), place(kind, 1, ZERO32), plain, fixed("nonce", 12))
-
-
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["name"])
-def test_frozen_vectors_open(vector: dict[str, Any]) -> None:
-    """What version 1 ever sealed opens for ever, and seals to the same bytes again."""
-    sealed = parse(bytes.fromhex(vector["sealed"]))
-    verify(sealed, PUBLIC)
-    assert open_sealed(keys(), sealed).hex() == vector["plain"]
-    kind, plain = bodies()[vector["name"]]
-    again = seal.seal(
-        keys(),
-        signer(),
-        place(kind, vector["n"], bytes.fromhex(vector["prev"])),
-        plain,
-        fixed(f"nonce {vector['name']}", 12),
-    )
-    assert again.raw.hex() == vector["sealed"]
 
 
 @given(st.binary(max_size=5000))
@@ -47,15 +27,6 @@ def test_seal_then_open_is_identity(plain: bytes) -> None:
     sealed = parse(_sealed(plain).raw)
     verify(sealed, PUBLIC)
     assert open_sealed(keys(), sealed) == plain
-
-
-@pytest.mark.parametrize("at", range(0, (HEADER_SIZE + 64) * 8, 13))
-def test_any_flipped_bit_is_refused(at: int) -> None:
-    """Header, ciphertext, signature: no altered record is opened."""
-    raw = bytearray(_sealed(b"hello").raw)
-    raw[at // 8] ^= 1 << (at % 8)
-    with pytest.raises(SealError):
-        _open(bytes(raw))
 
 
 @given(st.integers(min_value=0), st.integers(0, 7))
@@ -73,13 +44,6 @@ def _open(raw: bytes) -> bytes:
     return open_sealed(keys(), sealed)
 
 
-@given(st.binary(max_size=600))
-def test_the_parser_raises_nothing_but_its_error(raw: bytes) -> None:
-    """Fuzz: noise is refused."""
-    with pytest.raises(SealError):
-        parse(raw)
-
-
 @given(st.integers(0, 400), st.binary(max_size=3))
 def test_cut_and_extended_records_are_refused(cut: int, more: bytes) -> None:
     """Lengths must fit to the byte."""
@@ -88,30 +52,6 @@ def test_cut_and_extended_records_are_refused(cut: int, more: bytes) -> None:
     if changed != raw:
         with pytest.raises(SealError):
             _open(changed)
-
-
-@pytest.mark.parametrize(
-    ("offset", "value"),
-    [(2, b"\x00"), (2, b"\x02"), (2, b"\xff"), (3, b"\x00"), (3, b"\x09"), (4, b"\x00"), (4, b"\x63")],
-)
-def test_other_versions_suites_and_kinds_are_refused_before_any_crypto(offset: int, value: bytes) -> None:
-    """The floor is in the program; nothing negotiates it."""
-    raw = bytearray(_sealed(b"hello").raw)
-    raw[offset : offset + 1] = value
-    with pytest.raises(SealError):
-        parse(bytes(raw))
-
-
-@pytest.mark.parametrize("length", [0, 15, 2**31, 2**32 - 1])
-def test_lying_lengths_cost_no_memory(length: int) -> None:
-    """A record that claims gigabytes is refused by arithmetic."""
-    raw = bytearray(_sealed(b"hello").raw)
-    raw[HEADER_SIZE - 4 : HEADER_SIZE] = struct.pack(">I", length)
-    tracemalloc.start()
-    with pytest.raises(SealError):
-        parse(bytes(raw))
-    assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    tracemalloc.stop()
 
 
 def test_another_key_is_told_before_decryption() -> None:

@@ -12,7 +12,8 @@ WEIRD: tuple[bytes, ...] = (
     b"null", b"true", b"[]", b"{}", b'""', b"0", b"-1", b"1e999", b"-0.0", b"99999999999999999999", b"NaN",
     b'"\\ud800"', b'"\\u0000"', b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xff\xfe", b"\r", b"\n", b'"', b"\\",
     b"[" * 3000, b'{"a":' * 1200, b'{"type":"user"}', b"\xc0\x80", b"\xed\xa0\x80", b"\x1b[2J",
-    b"\x91" * 3000, b"\x81\xa1a" * 1200, b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xa2\xff\xfe",
+    b"\x91" * 3000, b"\x81\xa1a" * 1200, b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff",
+    b"\xa2\xff\xfe",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1 << 70, 1.5, "", "x" * 5000, "\ud800", "\x00", [], {}, [[]], [None], {"type": "text"},

@@ -52,7 +52,7 @@ def calls(client: Client) -> Iterator[Callable[[], object]]:
     yield lambda: client.pull(b"")
     yield client.sessions
     yield client.shares
-    yield lambda: client.download(ID)
+    yield lambda: client.download(ID, 1000)
 
 
 def told(call: Callable[[], object]) -> str:

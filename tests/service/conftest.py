@@ -3,30 +3,19 @@
 import asyncio
 import itertools
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 
 from atomic_service.embedded.databases import clone, drop, prepare
 from atomic_service.embedded.postgres import EmbeddedPostgres
 from atomic_service.settings import S3Settings
+from s3.server import S3Server, running_s3
 from service.running import RunningService
 
 TEMPLATE = "template_atomic"
-SERVER = """
-import socket, sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-server.stop()
-"""
 _numbers = itertools.count(1)
 
 
@@ -87,25 +76,37 @@ def service(postgres: EmbeddedPostgres) -> Iterator[RunningService]:
 
 
 @pytest.fixture(scope="session")
-def s3_settings() -> Iterator[S3Settings]:
-    """A moto server in a process of its own, with a bucket."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        endpoint = f"http://127.0.0.1:{int(process.stdout.readline())}"
-        client = boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            region_name="us-east-1",
-            aws_access_key_id="key",
-            aws_secret_access_key="secret",
-        )
-        client.create_bucket(Bucket="atomic")
-        client.close()
-        yield S3Settings(endpoint, endpoint, "atomic", "us-east-1", "key", "secret")
-        process.communicate("")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server with a bucket: radosgw, or moto where that is not installed."""
+    with running_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_settings(s3_server: S3Server) -> S3Settings:
+    """How to reach it."""
+    return s3_server.settings
+
+
+@pytest.fixture(scope="session")
+def s3_service(postgres: EmbeddedPostgres, s3_settings: S3Settings) -> Iterator[RunningService]:
+    """One replica over S3 for all tests that stay inside accounts of their own."""
+    asyncio.run(clone(postgres, TEMPLATE, "shared_s3"))
+    running = RunningService(postgres, "shared_s3", s3=s3_settings).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(params=["folder", "s3"])
+def storing_service(request: pytest.FixtureRequest) -> RunningService:
+    """The common replica over each kind of object store."""
+    found: RunningService = request.getfixturevalue({"folder": "service", "s3": "s3_service"}[request.param])
+    return found
+
+
+@pytest.fixture(params=["folder", "s3"])
+def own_storing_service(
+    request: pytest.FixtureRequest, start_service: Callable[..., RunningService]
+) -> RunningService:
+    """A replica of the test's own over each kind of object store."""
+    return start_service(s3=request.getfixturevalue("s3_settings") if request.param == "s3" else None)

@@ -19,6 +19,7 @@ from atomic_sessions import ledger, wire
 from atomic_sessions.errors import SealError
 from atomic_sessions.ledger import Ledger, LedgerBody, LedgerEntry
 from atomic_sessions.seal import AccountKeys, derive, open_small, seal_small
+from atomic_sessions.unreadable import UNREADABLE
 
 SUITE = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 KIT_SIGN_LABEL = b"atomic1/kit-sign"
@@ -115,10 +116,13 @@ def _signed_wrap(keys: AccountKeys, device: bytes, by: bytes, signer: bytes, sea
 def wrap_for_device(keys: AccountKeys, device: bytes, kem_key: bytes, by: bytes, signer: bytes) -> wire.Wrap:
     """The account's keys, readable by one device of the ledger alone (HPKE, RFC 9180)."""
     split = len(kem_key) - 32
-    public = hpke.MLKEM768X25519PublicKey(
-        MLKEM768PublicKey.from_public_bytes(kem_key[:split]),
-        X25519PublicKey.from_public_bytes(kem_key[split:]),
-    )
+    try:
+        public = hpke.MLKEM768X25519PublicKey(
+            MLKEM768PublicKey.from_public_bytes(kem_key[:split]),
+            X25519PublicKey.from_public_bytes(kem_key[split:]),
+        )
+    except ValueError:
+        raise SealError("The other machine's keys are not keys.", "Start again: atomic devices add") from None
     plain = msgspec.msgpack.encode(_WrappedKeys(keys.key, keys.id_key))
     sealed = SUITE.encrypt(plain, public, info=_wrap_info(keys, device))
     return _signed_wrap(keys, device, by, signer, sealed)
@@ -151,7 +155,7 @@ def unwrap_with_kit(wrap: wire.Wrap, trusted: Ledger, recovery: Kit) -> AccountK
 def _unpacked(wrap: wire.Wrap, plain: bytes) -> AccountKeys:
     try:
         found = msgspec.msgpack.decode(plain, type=_WrappedKeys)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise SealError("The account's keys have an unknown form.", "Update atomic-sessions.") from error
     return AccountKeys(wrap.account, wrap.generation, found.key, found.id_key)
 

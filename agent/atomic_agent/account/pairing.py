@@ -20,7 +20,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -49,7 +49,9 @@ from atomic_sessions.errors import (
     UsageError,
 )
 from atomic_sessions.seal import derive, open_small, seal_small
+from atomic_sessions.unreadable import UNREADABLE
 
+T = TypeVar("T")
 POLL_SECONDS = 0.3
 _STRING = re.compile(r"atomic1-([a-z2-7]{26})")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -119,6 +121,16 @@ def _open(secret: bytes, slot: str, sealed: bytes) -> bytes:
         ) from None
 
 
+def _read(plain: bytes, kind: type[T]) -> T:
+    """What an opened message says; SealError for one in no form of ours, which who holds the string can send."""
+    try:
+        return msgspec.msgpack.decode(plain, type=kind)
+    except UNREADABLE:
+        raise SealError(
+            "A pairing message has an unknown form.", "Start again with the same version on both machines."
+        ) from None
+
+
 def _commitment(side: bytes, plain: bytes) -> bytes:
     return hashlib.sha256(b"atomic1/commit/" + side + plain).digest()
 
@@ -143,7 +155,7 @@ def offer(journal: Journal, now: int) -> tuple[str, bytes]:
     commitment = _pack(secret, "offer", _commitment(b"a", reveal))
     with connect(journal, lambda: now) as client:
         if (former := journal.secrets.offer) is not None:
-            _end(client, former)
+            _end(client, mailbox_of(former.secret))
             _seen_path(journal, former.secret).unlink(missing_ok=True)
         client.mailbox_post(mailbox_of(secret), wire.MailboxPost("offer", commitment), auth=True)
     pending = PairingOffer(mine.url, secret, reveal, now + wire.MAILBOX_SECONDS * 1000)
@@ -151,9 +163,9 @@ def offer(journal: Journal, now: int) -> tuple[str, bytes]:
     return string_of(secret), _pack(secret, "reveal", reveal)
 
 
-def _end(client: Client, former: PairingOffer) -> None:
+def _end(client: Client, mailbox: bytes) -> None:
     try:
-        client.end_mailbox(mailbox_of(former.secret))
+        client.end_mailbox(mailbox)
     except ServiceRefusedError as error:
         if error.code not in {wire.ErrorCode.NOT_FOUND, wire.ErrorCode.GONE}:
             raise
@@ -170,8 +182,13 @@ def approve(journal: Journal, typed: str, now: int) -> str:
         raise NotFoundError("No pairing is waiting here.", "Start one: atomic devices add")
     with connect(journal, lambda: now) as client:
         slots = _slots(client, pending.secret)
-        joining = _joining(journal, slots, pending)
-        body = msgspec.msgpack.decode(joining, type=Joining)
+        try:
+            joining = _joining(journal, slots, pending)
+            body = _read(joining, Joining)
+        except SealError:
+            # Whoever altered a message gets no second try under this string.
+            _give_up(journal, client, pending)
+            raise
         expected = words(pending.reveal, joining)
         if not hmac.compare_digest(" ".join(typed.lower().split()).encode(), expected.encode()):
             _give_up(journal, client, pending)
@@ -274,13 +291,13 @@ def join(
             )
         _post(client, box, "keys", _pack(secret, "keys", joining))
         show(words(reveal, joining))
-        welcome = msgspec.msgpack.decode(
-            _open(secret, "welcome", _wait_for(client, secret, "welcome")), type=Welcome
-        )
-        return _settle(journal, client, device, msgspec.msgpack.decode(reveal, type=Reveal), welcome)
+        welcome = _read(_open(secret, "welcome", _wait_for(client, secret, "welcome")), Welcome)
+        return _settle(journal, client, box, device, _read(reveal, Reveal), welcome)
 
 
-def _settle(journal: Journal, client: Client, device: Device, reveal: Reveal, welcome: Welcome) -> Membership:
+def _settle(
+    journal: Journal, client: Client, box: bytes, device: Device, reveal: Reveal, welcome: Welcome
+) -> Membership:
     token = sign_in(client, welcome.account, device.id, device.sign_key)
     with Client(client.url, token=token.token) as known:
         entries = known.ledger()
@@ -297,7 +314,10 @@ def _settle(journal: Journal, client: Client, device: Device, reveal: Reveal, we
                 "The account's keys for this machine are missing.", "Start again: atomic devices add"
             )
         keys = unwrap(wraps[-1], trusted, device)
-        return enter(journal, client.url, keys, device, trusted, token)
+        mine = enter(journal, client.url, keys, device, trusted, token)
+        # The string is used up, and an account may have four mailboxes open.
+        _end(known, box)
+        return mine
 
 
 def _post(client: Client, box: bytes, slot: Literal["commit", "keys"], body: bytes) -> None:

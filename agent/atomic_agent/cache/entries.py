@@ -24,6 +24,7 @@ SMALL = 160
 _COMPRESS = zstandard.ZstdCompressor(level=3)
 _DECOMPRESS = zstandard.ZstdDecompressor()
 _PAGE = 400
+SEARCHED_CHARS = 1 << 20
 _MANY = 1 << 20
 
 Incoming = tuple[Entry, View]
@@ -351,7 +352,12 @@ def _append(
 
 
 def searched(view: View) -> str:
-    """The text an entry is found by: what was said, and names, titles and summaries."""
+    """The text an entry is found by: what was said, and names, titles and summaries; of a very long one its
+    beginning."""
+    return _searched(view)[:SEARCHED_CHARS]
+
+
+def _searched(view: View) -> str:
     if view.decides or (view.role in {"summary", "custom"} and view.kind != "message"):
         return view.spoken()
     return view.text if view.kind in {"session_info", "title", "session_summary"} else ""

@@ -6,8 +6,10 @@ Commands are imported when they are used, so that `--help` stays fast.
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from atomic_agent import interrupts
 from atomic_sessions.errors import AtomicError, CacheRefusedError
@@ -102,13 +104,20 @@ def _import_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
+class _Parser(argparse.ArgumentParser):
+    """argparse, which repeats what it does not expect: a pasted link's key is left out of that."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(re.sub(r"#\S+", "#…", message))
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code, raises AtomicError."""
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
         _import_msgspec()
         module = importlib.import_module(f"atomic_agent.cli.{COMMANDS[name][0]}")
-        parser = argparse.ArgumentParser(prog=f"atomic {name}", description=COMMANDS[name][1])
+        parser = _Parser(prog=f"atomic {name}", description=COMMANDS[name][1])
         module.arguments(parser)
         return int(module.run(parser.parse_intermixed_args(arguments[1:])))
     if name in {"help", "-h", "--help"}:
@@ -124,7 +133,7 @@ def run(arguments: list[str]) -> int:
         print(f"atomic: there is no command '{known}'. See: atomic --help", file=sys.stderr)
         return 2
     converse = importlib.import_module("atomic_agent.cli.converse")
-    parser = argparse.ArgumentParser(prog="atomic", usage="atomic [options]  |  atomic COMMAND …")
+    parser = _Parser(prog="atomic", usage="atomic [options]  |  atomic COMMAND …")
     converse.arguments(parser)
     return int(converse.run(parser.parse_args(arguments)))
 

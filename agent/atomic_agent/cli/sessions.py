@@ -1,7 +1,9 @@
 """`atomic sessions`: list, search, delete."""
 
 import argparse
+import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,6 +19,10 @@ from atomic_sessions.clock import iso
 from atomic_sessions.errors import UsageError
 
 PLACE_COLUMNS = 28
+PAGE = 500
+"""Rows whose columns are made to fit each other; the first stand there before the last are read."""
+Found = tuple[rows.SessionRow, str, str]
+"""A session, and of a search the snippet and the entry it was found in."""
 
 
 class Listed(Struct):
@@ -58,30 +64,35 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "delete":
             return _delete(journal, options)
         project = project_of(str(Path.cwd()))
-        found: list[tuple[rows.SessionRow, str, str]] = []
-        if options.search is not None:
-            found = [
-                (h.session, h.snippet, h.entry)
-                for h in search(journal.cache, options.search, limit=options.limit or 50)
-            ]
-        else:
-            everywhere = options.all or options.json
-            found = [
-                (row, "", "")
-                for row in rows.listed(
-                    journal.cache,
-                    project=None if everywhere else project,
-                    folder=str(Path.cwd()),
-                    internal=options.internal,
-                    limit=options.limit or -1,
-                )
-            ]
+        found = _found(journal, project, options)
         if options.json:
             for row, snippet, entry in found:
                 emit_json(listed(journal, row, snippet, entry))
             return 0
-        _print(journal, found, project, options)
+        page = list(itertools.islice(found, PAGE))
+        if not page:
+            _print_none(project, options)
+        while page:
+            _print(journal, page, options)
+            page = list(itertools.islice(found, PAGE))
     return 0
+
+
+def _found(journal: Journal, project: str, options: argparse.Namespace) -> Iterator[Found]:
+    """What is asked for, one at a time: there may be very many."""
+    if options.search is not None:
+        for hit in search(journal.cache, options.search, limit=options.limit or 50):
+            yield hit.session, hit.snippet, hit.entry
+        return
+    everywhere = options.all or options.json
+    for row in rows.listed(
+        journal.cache,
+        project=None if everywhere else project,
+        folder=str(Path.cwd()),
+        internal=options.internal,
+        limit=options.limit or -1,
+    ):
+        yield row, "", ""
 
 
 def listed(journal: Journal, row: rows.SessionRow, snippet: str = "", entry: str = "") -> Listed:
@@ -106,16 +117,15 @@ def listed(journal: Journal, row: rows.SessionRow, snippet: str = "", entry: str
     )
 
 
-def _print(
-    journal: Journal, found: list[tuple[rows.SessionRow, str, str]], project: str, options: argparse.Namespace
-) -> None:
-    if not found:
-        if options.search is not None:
-            print("No session matches.")
-        else:
-            print(f"No sessions of {one_line(display(project, Path.cwd().name))} here yet.")
-            say("See all projects: atomic sessions --all. Bring some in: atomic capture, atomic sync")
-        return
+def _print_none(project: str, options: argparse.Namespace) -> None:
+    if options.search is not None:
+        print("No session matches.")
+    else:
+        print(f"No sessions of {one_line(display(project, Path.cwd().name))} here yet.")
+        say("See all projects: atomic sessions --all. Bring some in: atomic capture, atomic sync")
+
+
+def _print(journal: Journal, found: list[Found], options: argparse.Namespace) -> None:
     now = now_ms()
     called = rows.short_ids(journal.cache, [row for row, _, _ in found])
     wide = options.all or options.search is not None

@@ -159,9 +159,10 @@ class Client:
         if not transfer.exists:
             self._object("PUT", transfer, content)
 
-    def download(self, object_id: bytes) -> bytes:
+    def download(self, object_id: bytes, size: int) -> bytes:
+        """The bytes of an object that is said to have `size`; more are not read."""
         transfer = self._ask("GET", f"/v1/uploads/{object_id.hex()}", None, wire.Transfer, auth=True)
-        return self._object("GET", transfer, None)
+        return self._object("GET", transfer, None, limit=size)
 
     def public(self, path: str) -> bytes:
         """A published thing, without a token: `/s/…`."""
@@ -248,7 +249,9 @@ class Client:
                         raise ServiceUnreachableError(
                             f"What answers at {self.url} sends more than was asked for.", "Check the address."
                         )
-            return httpx.Response(reply.status_code, headers=reply.headers, content=bytes(content))
+            # What is packed is not unpacked: nothing of ours is, and it could be a bomb.
+            headers = [pair for pair in reply.headers.multi_items() if pair[0].lower() != "content-encoding"]
+            return httpx.Response(reply.status_code, headers=headers, content=bytes(content))
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise UsageError(
                 f"'{self.url}' is not a service's address.", "Give it as https://host[:port]"
@@ -263,7 +266,9 @@ class Client:
                 "Check the address and the network; what is not synced is kept.",
             ) from None
 
-    def _object(self, method: str, transfer: wire.Transfer, content: bytes | None) -> bytes:
+    def _object(
+        self, method: str, transfer: wire.Transfer, content: bytes | None, *, limit: int = MAX_REPLY_BYTES
+    ) -> bytes:
         url = transfer.url if "://" in transfer.url else self.url + transfer.url
         parts = urlsplit(url)
         local = is_loopback(parts.hostname or "") and is_loopback(urlsplit(self.url).hostname or "")
@@ -272,9 +277,7 @@ class Client:
                 "The service names a place for a large object that is not safe to reach.",
                 "Ask its operator: the object store needs https.",
             )
-        reply = self._send(
-            method, url, limit=wire.MAX_OBJECT_BYTES, content=content, headers=transfer.headers
-        )
+        reply = self._send(method, url, limit=limit, content=content, headers=transfer.headers)
         if reply.status_code == 412 and method == "PUT":
             return b""
         if reply.status_code >= 300:

@@ -43,7 +43,7 @@ class Pulled(Struct):
 
 
 class Puller:
-    """Applies pages of the log. `fetch` gets the sealed bytes of an object by its id, `devices` the
+    """Applies pages of the log. `fetch` gets the sealed bytes of an object by its id and size, `devices` the
     verified device list as it is now."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Puller:
         cache: Cache,
         mine: Membership,
         trusted: Ledger,
-        fetch: Callable[[bytes], bytes],
+        fetch: Callable[[bytes, int], bytes],
         now: Callable[[], int],
         devices: Callable[[], Ledger],
     ) -> None:
@@ -73,8 +73,8 @@ class Puller:
             self.ledger = self._devices()
         wanted = [self._objects(sealed) for _, sealed in events]
         if any(wanted):
-            for (event, sealed), ids in zip(events, wanted, strict=True):
-                objects = self._fetched(ids)
+            for (event, sealed), refs in zip(events, wanted, strict=True):
+                objects = self._fetched(refs)
                 with transaction(self.cache.connection):
                     self._take(event, sealed, objects, pulled)
             with transaction(self.cache.connection):
@@ -109,21 +109,21 @@ class Puller:
             pulled.refused += 1
             self._refuse(sealed, event, error.message)
 
-    def _objects(self, sealed: Sealed | None) -> list[bytes]:
+    def _objects(self, sealed: Sealed | None) -> list[BlobRef]:
         """The large objects a record refers to."""
         if sealed is None or sealed.header.kind != Kind.RECORD or self._is_known(sealed):
             return []
         try:
             self._check(sealed)
-            return [ref.id for ref in decode_body(open_sealed(self.keys, sealed)).blobs.values()]
+            return list(decode_body(open_sealed(self.keys, sealed)).blobs.values())
         except SealError:
             return []  # refused, with its reason, when it is applied
 
-    def _fetched(self, ids: list[bytes]) -> dict[bytes, bytes]:
+    def _fetched(self, refs: list[BlobRef]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
-        for object_id in ids:
+        for ref in refs:
             try:
-                found[object_id] = self._fetch(object_id)
+                found[ref.id] = self._fetch(ref.id, ref.sealed)
             except ServiceRefusedError as error:
                 if error.code not in {ErrorCode.NOT_FOUND, ErrorCode.GONE, ErrorCode.SESSION_DEAD}:
                     raise

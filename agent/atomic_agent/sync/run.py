@@ -26,6 +26,10 @@ from atomic_sessions.ledger import LedgerEntry
 LAST_SYNC = "last_sync"
 READER = "reader"
 MAX_ROUNDS = 4
+MAX_EMPTY_PAGES = 10_000
+"""Pages in a row that hold only what was deleted since."""
+HEAL_MS = 7 * 86_400_000
+"""How often refused records are looked at again though nothing else has changed: damage on the way passes."""
 
 
 class Synced(Struct):
@@ -54,7 +58,7 @@ class Log(Protocol):
 
     def upload(self, request: wire.UploadRequest, content: bytes) -> None: ...
 
-    def download(self, object_id: bytes) -> bytes: ...
+    def download(self, object_id: bytes, size: int) -> bytes: ...
 
 
 Progress = Callable[[str], None]
@@ -92,6 +96,11 @@ def exchange(
         if _send(journal, client, done, progress, claimed):
             break
         _fetch(journal, client, done, progress, now)
+    else:
+        raise ServiceUnreachableError(
+            "The service asks for the same again and again and takes nothing.",
+            "Nothing is lost; ask its operator.",
+        )
     entries.refresh_stale(journal.cache)
     with transaction(journal.cache.connection):
         journal.cache.put(LAST_SYNC, now().to_bytes(8, "big"))
@@ -176,9 +185,10 @@ def _fetch(journal: Journal, client: Log, done: Synced, progress: Progress, now:
         now,
         lambda: trusted_ledger(journal, client),
     )
-    _heal(journal, puller.ledger.size)
+    _heal(journal, puller.ledger.size, now())
     pulled = Pulled()
     more = True
+    empty = 0
     while more:
         try:
             page = client.pull(cache.get(CURSOR) or b"")
@@ -188,7 +198,8 @@ def _fetch(journal: Journal, client: Log, done: Synced, progress: Progress, now:
             _reset(journal)
             done.reset = True
             continue
-        if page.more and not page.events and page.cursor == cache.get(CURSOR):
+        empty = 0 if page.events else empty + 1
+        if page.more and empty and (page.cursor == cache.get(CURSOR) or empty > MAX_EMPTY_PAGES):
             raise ServiceUnreachableError("The service's answers lead nowhere.", "Try again later.")
         if page.events or page.cursor != cache.get(CURSOR):
             puller.apply(page, pulled)
@@ -207,10 +218,11 @@ def _fetch(journal: Journal, client: Log, done: Synced, progress: Progress, now:
     done.refused += pulled.refused
 
 
-def _heal(journal: Journal, ledger_size: int) -> None:
-    """Records that were refused get another chance when this program or the device list has changed."""
+def _heal(journal: Journal, ledger_size: int, now: int) -> None:
+    """Records that were refused get another chance when this program or the device list has changed, and once
+    a week."""
     cache = journal.cache
-    reader = f"{version('atomic-sessions')}/{ledger_size}".encode()
+    reader = f"{version('atomic-sessions')}/{ledger_size}/{now // HEAL_MS}".encode()
     with transaction(cache.connection):
         if cache.get(READER) != reader and outbox.quarantined(cache):
             _reread(journal)

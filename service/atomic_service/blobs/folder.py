@@ -76,6 +76,9 @@ class FolderBlobs:
         except FileNotFoundError:
             return None
 
+    async def holds(self, key: str, size: int) -> bool:
+        return await self.stat(key) == size  # nothing comes in unchecked
+
     async def delete(self, keys: list[str]) -> None:
         def remove() -> None:
             for key in keys:

@@ -42,6 +42,9 @@ class MemoryBlobs:
         body = self.objects.get(key)
         return None if body is None else len(body)
 
+    async def holds(self, key: str, size: int) -> bool:
+        return await self.stat(key) == size  # nothing comes in unchecked
+
     async def delete(self, keys: list[str]) -> None:
         for key in keys:
             self.objects.pop(key, None)

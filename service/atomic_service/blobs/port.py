@@ -31,6 +31,12 @@ class Blobs(Protocol):
     async def stat(self, key: str) -> int | None:
         """The object's size, None when there is none."""
 
+    async def holds(self, key: str, size: int) -> bool:
+        """True when the object is there with its size and the bytes its name promises.
+
+        Other bytes of that size are removed: they would block the right ones for ever.
+        """
+
     async def delete(self, keys: list[str]) -> None:
         """Remove objects; those that are not there are no error."""
 

@@ -1,11 +1,14 @@
 """The storage port over S3, with boto3 in a bounded pool of threads. Off the hot paths: clients move bytes themselves.
 
-Names are content hashes and correctness lies in Postgres, so a store that ignores `If-None-Match` or
-checksums (radosgw, older SeaweedFS) can waste a write but not corrupt an object.
+Names are content hashes and correctness lies in Postgres, so a store that ignores `If-None-Match` can waste
+a write. One that ignores checksums (radosgw, older SeaweedFS) can take wrong bytes under a name: nobody is told
+that an object is there before the store vouched for its SHA-256 or its bytes were read (`holds`).
 """
 
 import asyncio
 import base64
+import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +20,8 @@ from atomic_service.blobs.signing import Signed
 from atomic_service.settings import S3Settings
 
 THREADS = 8
+HASHED_AT_ONCE = 2
+"""An object has up to 512 MiB; the other threads stay for everything else."""
 MISSING = {"404", "NoSuchKey", "NotFound"}
 EXISTS = {"412", "PreconditionFailed", "ConditionalRequestConflict"}
 Client = Any  # boto3 ships no types; it builds its clients from data files at run time
@@ -34,6 +39,7 @@ class S3Blobs:
         # Signed addresses name the host the client uses, and the signature covers it.
         self._public = _client(settings, settings.public_endpoint)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+        self._hashing = asyncio.Semaphore(HASHED_AT_ONCE)
 
     async def _run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(*args, **kwargs))
@@ -64,15 +70,40 @@ class S3Blobs:
             body.close()
 
     async def stat(self, key: str) -> int | None:
-        def head() -> int | None:
-            try:
-                return int(self._client.head_object(Bucket=self._bucket, Key=key)["ContentLength"])
-            except ClientError as error:
-                if _code(error) in MISSING:
-                    return None
-                raise
+        found = await self._run(self._head, key)
+        return None if found is None else int(found["ContentLength"])
 
-        return await self._run(head)
+    async def holds(self, key: str, size: int) -> bool:
+        found = await self._run(self._head, key)
+        if found is None or found["ContentLength"] != size:
+            return False
+        kept = found.get("ChecksumSHA256")
+        if kept is None:
+            async with self._hashing:
+                kept = await self._run(self._hash, key)
+        if kept == self._put_parameters(key, size)["ChecksumSHA256"]:
+            return True
+        await self.delete([key])
+        return False
+
+    def _head(self, key: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self._client.head_object(
+                Bucket=self._bucket, Key=key, ChecksumMode="ENABLED"
+            )
+        except ClientError as error:
+            if _code(error) in MISSING:
+                return None
+            raise
+        return found
+
+    def _hash(self, key: str) -> str:
+        """The SHA-256 of what lies there, in base64 as S3 writes it."""
+        digest = hashlib.sha256()
+        with contextlib.closing(self._client.get_object(Bucket=self._bucket, Key=key)["Body"]) as body:
+            while chunk := body.read(CHUNK):
+                digest.update(chunk)
+        return base64.b64encode(digest.digest()).decode()
 
     async def delete(self, keys: list[str]) -> None:
         def remove() -> None:
@@ -133,9 +164,10 @@ def _client(settings: S3Settings, endpoint: str) -> Client:
             signature_version="s3v4",
             s3={"addressing_style": "path"},
             connect_timeout=3,
-            read_timeout=20,
+            read_timeout=10,
             max_pool_connections=THREADS,
-            retries={"mode": "standard", "max_attempts": 3},
+            # The caller is told to come back: 20 s is the longest a store that says nothing holds a request.
+            retries={"mode": "standard", "total_max_attempts": 2},
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         ),

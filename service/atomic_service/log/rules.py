@@ -82,7 +82,11 @@ class Plan(Struct, frozen=True):
 
 
 def check_events(raws: list[bytes], account: bytes, device: bytes, sign_key: bytes) -> list[Sealed]:
-    """Parse and verify what a device sent; everything that needs no database."""
+    """Parse and verify what a device sent; everything that needs no database.
+
+    A record names the hash of the one before it, so the signature of the last record of a chain is its device's word
+    for all of them: only that one is checked here (0.1 ms each, half of a push of 100). Readers check every one.
+    """
     if not 1 <= len(raws) <= MAX_PUSH_EVENTS:
         raise Refused(ErrorCode.BAD_REQUEST, f"A push has 1 to {MAX_PUSH_EVENTS} events.")
     if sum(map(len, raws)) > MAX_PUSH_BYTES or max(map(len, raws)) > MAX_EVENT_BYTES:
@@ -91,7 +95,6 @@ def check_events(raws: list[bytes], account: bytes, device: bytes, sign_key: byt
     for raw in raws:
         try:
             sealed = parse(raw)
-            verify(sealed, sign_key)
         except SealError as error:
             raise Refused(ErrorCode.BAD_HASH, error.message) from error
         if sealed.header.account != account or sealed.header.device != device:
@@ -99,7 +102,21 @@ def check_events(raws: list[bytes], account: bytes, device: bytes, sign_key: byt
         if sealed.header.kind is Kind.BLOB:
             raise Refused(ErrorCode.BAD_REQUEST, "Blobs go through /v1/uploads.")
         checked.append(sealed)
+    _verify_chains(checked, sign_key)
     return checked
+
+
+def _verify_chains(events: list[Sealed], sign_key: bytes) -> None:
+    """Each event is signed by the device, or followed in this push by one that names it and is."""
+    vouched: set[tuple[bytes, bytes, int, bytes]] = set()
+    for sealed in reversed(events):
+        header = sealed.header
+        if (header.session, header.writer, header.n, sealed.id) not in vouched:
+            try:
+                verify(sealed, sign_key)
+            except SealError as error:
+                raise Refused(ErrorCode.BAD_HASH, error.message) from error
+        vouched.add((header.session, header.writer, header.n - 1, header.prev))
 
 
 def next_chain(chain: bytes, event_id: bytes) -> bytes:

@@ -27,10 +27,15 @@ async def push(db: "Database", caller: Caller, raws: list[bytes], now: int) -> P
     # 256 signatures take about 25 ms: not on the event loop.
     events = await asyncio.to_thread(check_events, raws, caller.account, caller.device, caller.sign_key)
     async with db.transaction() as connection:
-        state = await _lock_and_read(connection, caller, events, now)
-        plan = plan_push(state, events, caller.device, now)
-        if plan.events:
-            await _carry_out(connection, caller.account, plan, now)
+        return await append(connection, caller, events, now)
+
+
+async def append(connection: "Connection", caller: Caller, events: list[Sealed], now: int) -> Plan:
+    """Store what is new of checked events, in the caller's transaction."""
+    state = await _lock_and_read(connection, caller, events, now)
+    plan = plan_push(state, events, caller.device, now)
+    if plan.events:
+        await _carry_out(connection, caller.account, plan, now)
     return plan
 
 

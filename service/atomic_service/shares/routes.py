@@ -24,7 +24,7 @@ async def post_share(data: Packed[wire.ShareRequest], caller: Asking, replica: H
     now = replica.clock()
     check_request(data, now)
     key = object_key("share", caller.account, data.object)
-    if await replica.blobs.stat(key) != data.size:
+    if not await replica.blobs.holds(key, data.size):
         raise Refused(wire.ErrorCode.NOT_FOUND, "Upload the object first.")
     if data.kind == "public":
         if data.size > MAX_PUBLIC_BYTES:

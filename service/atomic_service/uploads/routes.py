@@ -30,7 +30,7 @@ async def post_upload(data: Packed[wire.UploadRequest], caller: Asking, replica:
     async with replica.db.transaction() as connection:
         await announce_object(connection, caller.account, data, replica.clock())
     key = object_key(data.purpose, caller.account, data.id)
-    if await replica.blobs.stat(key) == data.size:
+    if await replica.blobs.holds(key, data.size):
         return wire.Transfer("", "PUT", {}, exists=True)
     signed = await replica.blobs.presign_put(key, data.size, wire.OBJECT_URL_SECONDS)
     return wire.Transfer(signed.url, "PUT", signed.headers)

@@ -14,7 +14,6 @@ from agent.cache import stored
 from agent.cache.stored import Place
 from atomic_agent import private_files
 from atomic_agent.cache import open as opening
-from atomic_agent.cache.cache import Cache
 from atomic_agent.keys.local_key import LocalKey
 from atomic_sessions.errors import StoreWriteError
 
@@ -121,36 +120,6 @@ def test_a_busy_cache_says_so(place: Place, key: LocalKey, monkeypatch: pytest.M
         with opening.transaction(one.connection), pytest.raises(StoreWriteError, match="busy"):
             stored.ensure(two)
         assert stored.ensure(two) == 1
-
-
-def test_writers_and_a_kill(place: Place) -> None:
-    """Four processes append while one reads and one is killed -9: every acknowledged line is there."""
-    place.folder.mkdir(mode=0o700)
-    script = Path(__file__).with_name("appender.py")
-    arguments = [sys.executable, str(script), str(place.folder)]
-    writers = {
-        name: subprocess.Popen(
-            [*arguments, name, "100000" if name == "d" else "60"], stdout=subprocess.PIPE, text=True
-        )
-        for name in "abcd"
-    }
-    doomed = writers["d"].stdout
-    assert doomed is not None
-    acknowledged = [next(doomed).strip() for _ in range(20)]
-    with Cache.open(place.folder / "db", LocalKey(bytes(32)), place.folder / "keyinfo") as cache:
-        assert {e.id for e in stored.read(cache, 1)} >= set(acknowledged)
-    writers["d"].kill()
-    for writer in writers.values():
-        out, _ = writer.communicate(timeout=60)
-        acknowledged += [line for line in out.split() if line]
-    with Cache.open(place.folder / "db", LocalKey(bytes(32)), place.folder / "keyinfo") as cache:
-        assert cache.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        there = {e.id for e in stored.read(cache, 1)}
-    # The line the killed process was about to acknowledge may be there or not; half of one never is.
-    lost = set(acknowledged) - there
-    assert not {e for e in lost if e[1:].isdigit()}
-    assert len(there - set(acknowledged)) <= 1
-    assert {f"{name}{number}" for name in "abc" for number in range(60)} <= there
 
 
 def test_two_first_openers(place: Place, key: LocalKey) -> None:

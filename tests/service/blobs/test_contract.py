@@ -1,4 +1,4 @@
-"""One contract for every blob store: S3 over HTTP (moto), a folder, and the double in memory."""
+"""One contract for every blob store: S3 over HTTP, a folder, and the double in memory."""
 
 import base64
 import contextlib
@@ -98,6 +98,16 @@ async def test_deleted_object_is_gone(blobs: Blobs) -> None:
     assert await blobs.stat(one) is None
     assert await blobs.stat(two) is None
     assert await blobs.get(three) == body_three
+
+
+async def test_object_is_held_only_with_its_own_size_and_bytes(blobs: Blobs) -> None:
+    """holds is what a client is told by: not there, there, and never for another size."""
+    key, body = thing()
+    assert not await blobs.holds(key, len(body))
+    await blobs.put(key, body)
+    assert await blobs.holds(key, len(body))
+    assert not await blobs.holds(key, len(body) + 1)
+    assert await blobs.get(key) == body
 
 
 async def test_signed_addresses_move_the_object(blobs: Blobs) -> None:

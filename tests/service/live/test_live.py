@@ -66,7 +66,7 @@ def test_first_poke_comes_at_connect_and_the_next_with_a_push(service: RunningSe
     writer = device.writer()
     device.push(writer.seal(), writer.seal())
     with listening(device, service) as listener:
-        assert listener.heads == [2]
+        assert set(listener.heads) == {2}  # twice when the push's own poke comes after the first
         device.push(writer.seal())
         listener.saw(3)
 

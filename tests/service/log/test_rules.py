@@ -50,6 +50,39 @@ def after(plan: Plan, before: LogState) -> LogState:
     )
 
 
+def checked(device: Device, *raws: bytes) -> int:
+    return len(check_events(list(raws), device.account, device.id, device.sign_key))
+
+
+def test_last_signature_of_a_chain_speaks_for_the_records_it_names(device: Device) -> None:
+    """I17: a change, a stranger's record or a gap anywhere in a chain is refused, though one signature is checked."""
+    writer = device.writer(SESSION)
+    raws = [writer.seal() for _ in range(5)]
+    assert checked(device, *raws) == 5
+    for place in range(5):
+        for byte in (12, 200, -1):
+            bent = bytearray(raws[place])
+            bent[byte] ^= 1
+            with pytest.raises(Refused, match=r"bad_hash|forbidden"):
+                checked(device, *raws[:place], bytes(bent), *raws[place + 1 :])
+    unsigned = [raw[:-64] + bytes(64) for raw in raws]
+    for push in (unsigned, [*raws[:-1], unsigned[-1]], [unsigned[0], *raws[1:]], [raws[1], unsigned[0]]):
+        with pytest.raises(Refused, match="bad_hash"):
+            checked(device, *push)
+
+
+def test_chain_of_another_key_is_refused(device: Device) -> None:
+    """Whoever has a token and not the key can push nothing, whatever its records name."""
+    thief = Device("http://nowhere.invalid", device.account)
+    thief.id = device.id
+    true, false = device.writer(SESSION), thief.writer(SESSION)
+    first = true.seal()
+    false.writer, false.n, false.prev = true.writer, true.n, true.prev
+    for push in ([false.seal()], [first, false.seal()], [false.seal(), true.seal()]):
+        with pytest.raises(Refused, match="bad_hash"):
+            checked(device, *push)
+
+
 def test_chain_covers_every_id_in_order(device: Device) -> None:
     """The chain at a place is a hash over all ids before it, so two histories differ there."""
     writer = device.writer(SESSION)

@@ -2,7 +2,6 @@
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,24 +30,20 @@ def link(service: RunningService, share: wire.Share, rest: str = "") -> str:
     return f"{service.url}/s/{id_to_name(share.share)}{rest}"
 
 
-def stored(tmp_path: Path) -> list[str]:
-    return [path.name for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
-
-
 def listed(device: Device) -> dict[bytes, wire.Share]:
     return {share.share: share for share in device.get("/v1/shares", wire.Shares).shares}
 
 
-def test_sealed_share_gives_its_bytes_to_whoever_has_the_link(service: RunningService) -> None:
+def test_sealed_share_gives_its_bytes_to_whoever_has_the_link(storing_service: RunningService) -> None:
     """The page answers, and its payload is what was uploaded; no token is needed."""
-    share = share_sealed(service, service.device(), b"sealed bytes")
+    share = share_sealed(storing_service, storing_service.device(), b"sealed bytes")
     assert (share.revision, share.state, share.views_left) == (1, "live", None)
-    page = visit(link(service, share))
+    page = visit(link(storing_service, share))
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    payload = visit(link(service, share, "/payload"))
+    payload = visit(link(storing_service, share, "/payload"))
     assert (payload.status_code, payload.content) == (200, b"sealed bytes")
-    assert visit(link(service, share, "/claim"), "POST").content == b"sealed bytes"
+    assert visit(link(storing_service, share, "/claim"), "POST").content == b"sealed bytes"
 
 
 @pytest.mark.parametrize("rest", ["", "/payload", ".md"])
@@ -95,47 +90,47 @@ def test_page_loads_its_own_files(own_service: RunningService) -> None:
         assert visit(f"{own_service.url}/s/assets/{name}").status_code == 404
 
 
-def test_reading_never_uses_a_view_up(service: RunningService) -> None:
+def test_reading_never_uses_a_view_up(storing_service: RunningService) -> None:
     """Fifty GETs and HEADs of page and payload later the only view is still there."""
-    device = service.device()
-    share = share_sealed(service, device, b"once", views=1)
+    device = storing_service.device()
+    share = share_sealed(storing_service, device, b"once", views=1)
     for _ in range(25):
-        assert visit(link(service, share)).status_code == 200
-        assert visit(link(service, share), "HEAD").status_code == 200
-        assert visit(link(service, share, "/payload")).status_code == 403
-        assert visit(link(service, share, "/payload"), "HEAD").status_code == 403
-    assert 'name="atomic-claim" content="1"' in visit(link(service, share)).text
-    assert visit(link(service, share, "/claim"), "POST").content == b"once"
-    assert visit(link(service, share, "/claim"), "POST").status_code == 410
-    assert visit(link(service, share)).status_code == 410
+        assert visit(link(storing_service, share)).status_code == 200
+        assert visit(link(storing_service, share), "HEAD").status_code == 200
+        assert visit(link(storing_service, share, "/payload")).status_code == 403
+        assert visit(link(storing_service, share, "/payload"), "HEAD").status_code == 403
+    assert 'name="atomic-claim" content="1"' in visit(link(storing_service, share)).text
+    assert visit(link(storing_service, share, "/claim"), "POST").content == b"once"
+    assert visit(link(storing_service, share, "/claim"), "POST").status_code == 410
+    assert visit(link(storing_service, share)).status_code == 410
     assert listed(device)[share.share].state == "expired"
 
 
-def test_twenty_claims_of_one_view_have_one_winner(service: RunningService) -> None:
+def test_twenty_claims_of_one_view_have_one_winner(storing_service: RunningService) -> None:
     """A view is taken in one statement of the database."""
-    share = share_sealed(service, service.device(), b"once", views=1)
+    share = share_sealed(storing_service, storing_service.device(), b"once", views=1)
     with ThreadPoolExecutor(20) as pool:
-        replies = list(pool.map(lambda _: visit(link(service, share, "/claim"), "POST"), range(20)))
+        replies = list(pool.map(lambda _: visit(link(storing_service, share, "/claim"), "POST"), range(20)))
     assert sorted(reply.status_code for reply in replies) == [200] + [410] * 19
     assert [reply.content for reply in replies if reply.status_code == 200] == [b"once"]
 
 
-def test_revoked_share_is_gone_for_ever(own_service: RunningService, tmp_path: Path) -> None:
+def test_revoked_share_is_gone_for_ever(own_storing_service: RunningService) -> None:
     """Its link says so, its bytes leave the store at once, and it cannot be published again."""
-    device = own_service.device()
-    share = share_sealed(own_service, device)
+    device = own_storing_service.device()
+    share = share_sealed(own_storing_service, device)
     device.send("DELETE", f"/v1/shares/{share.share.hex()}")
     device.send("DELETE", f"/v1/shares/{share.share.hex()}")
-    page = visit(link(own_service, share))
+    page = visit(link(own_storing_service, share))
     assert page.status_code == 410
     assert "no longer shared" in page.text
     for rest in ("/payload", ".md", ".jsonl"):
-        assert visit(link(own_service, share, rest)).status_code == 410
-    assert visit(link(own_service, share, "/claim"), "POST").status_code == 410
-    assert stored(tmp_path) == []
+        assert visit(link(own_storing_service, share, rest)).status_code == 410
+    assert visit(link(own_storing_service, share, "/claim"), "POST").status_code == 410
+    assert own_storing_service.stored(device.account) == []
     assert listed(device)[share.share].state == "revoked"
     with pytest.raises(Refusal, match="410 gone"):
-        share_sealed(own_service, device, share=share.share)
+        share_sealed(own_storing_service, device, share=share.share)
 
 
 def test_expired_share_is_gone(own_service: RunningService) -> None:
@@ -148,16 +143,16 @@ def test_expired_share_is_gone(own_service: RunningService) -> None:
     assert visit(link(own_service, share, "/claim"), "POST").status_code == 410
 
 
-def test_revision_keeps_the_link_and_replaces_the_bytes(own_service: RunningService, tmp_path: Path) -> None:
+def test_revision_keeps_the_link_and_replaces_the_bytes(own_storing_service: RunningService) -> None:
     """The same id again is revision 2; a retry of it is not revision 3."""
-    device = own_service.device()
-    share = share_sealed(own_service, device, b"first")
-    expires_at = own_service.clock() + DAY * 1000
-    second = share_sealed(own_service, device, b"second", share=share.share, expires_at=expires_at)
-    again = share_sealed(own_service, device, b"second", share=share.share, expires_at=expires_at)
+    device = own_storing_service.device()
+    share = share_sealed(own_storing_service, device, b"first")
+    expires_at = own_storing_service.clock() + DAY * 1000
+    second = share_sealed(own_storing_service, device, b"second", share=share.share, expires_at=expires_at)
+    again = share_sealed(own_storing_service, device, b"second", share=share.share, expires_at=expires_at)
     assert (second.revision, again.revision) == (2, 2)
-    assert visit(link(own_service, share, "/payload")).content == b"second"
-    assert len(stored(tmp_path)) == 1
+    assert visit(link(own_storing_service, share, "/payload")).content == b"second"
+    assert len(own_storing_service.stored(device.account)) == 1
 
 
 def test_shares_are_their_owners(service: RunningService) -> None:

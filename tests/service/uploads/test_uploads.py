@@ -9,6 +9,7 @@ import pytest
 from atomic_service.settings import S3Settings
 from atomic_sessions import wire
 from atomic_sessions.envelope import Kind
+from s3.server import HAS_RADOSGW
 from service.devices import Device, Refusal, visit
 from service.running import RunningService
 
@@ -25,17 +26,17 @@ def files(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
 
 
-def test_object_comes_back_byte_for_byte(service: RunningService) -> None:
+def test_object_comes_back_byte_for_byte(storing_service: RunningService) -> None:
     """What one device puts, another device of the account gets."""
-    device = service.device()
+    device = storing_service.device()
     body = bytes(range(256)) * 4000
     object_id = device.upload(body, "blob", SESSION)
     assert fetch(device.new_mate(), object_id) == body
 
 
-def test_upload_is_announced_any_number_of_times(service: RunningService) -> None:
+def test_upload_is_announced_any_number_of_times(storing_service: RunningService) -> None:
     """A retry counts no space twice, and after the bytes arrived there is nothing to send."""
-    device = service.device()
+    device = storing_service.device()
     request = wire.UploadRequest(hashlib.sha256(b"body").digest(), 4, "blob", SESSION)
     assert not device.post("/v1/uploads", request, wire.Transfer).exists
     assert not device.post("/v1/uploads", request, wire.Transfer).exists
@@ -45,9 +46,9 @@ def test_upload_is_announced_any_number_of_times(service: RunningService) -> Non
         device.post("/v1/uploads", wire.UploadRequest(request.id, 5, "blob", SESSION), wire.Transfer)
 
 
-def test_announced_object_that_never_arrived_is_not_found(service: RunningService) -> None:
+def test_announced_object_that_never_arrived_is_not_found(storing_service: RunningService) -> None:
     """An address to read is given only for bytes that are there."""
-    device = service.device()
+    device = storing_service.device()
     request = wire.UploadRequest(hashlib.sha256(b"body").digest(), 4, "blob", SESSION)
     device.post("/v1/uploads", request, wire.Transfer)
     with pytest.raises(Refusal, match="404 not_found"):
@@ -66,9 +67,9 @@ def test_other_bytes_than_announced_are_refused(
     assert files(tmp_path) == []
 
 
-def test_objects_are_their_accounts(service: RunningService) -> None:
+def test_objects_are_their_accounts(storing_service: RunningService) -> None:
     """Knowing an object's id gives another account nothing."""
-    device, other = service.device(), service.device()
+    device, other = storing_service.device(), storing_service.device()
     object_id = device.upload(b"body", "blob", SESSION)
     with pytest.raises(Refusal, match="404"):
         fetch(other, object_id)
@@ -96,9 +97,9 @@ def test_keys_are_never_paths(service: RunningService, key: str) -> None:
     assert reply.status_code in {403, 404}
 
 
-def test_objects_die_with_their_session(own_service: RunningService, tmp_path: Path) -> None:
+def test_objects_die_with_their_session(own_storing_service: RunningService) -> None:
     """A tombstone takes the session's objects and their bytes along, and no new ones come in."""
-    device = own_service.device()
+    device = own_storing_service.device()
     writer, other = device.writer(), device.writer()
     device.push(writer.seal(), other.seal())
     gone, kept = device.upload(b"gone", "blob", writer.session), device.upload(b"kept", "blob", other.session)
@@ -106,7 +107,7 @@ def test_objects_die_with_their_session(own_service: RunningService, tmp_path: P
     with pytest.raises(Refusal, match="404"):
         fetch(device, gone)
     assert fetch(device, kept) == b"kept"
-    assert [path.name for path in files(tmp_path)] == [kept.hex()]
+    assert own_storing_service.stored(device.account) == [kept.hex()]
     with pytest.raises(Refusal, match="410 session_dead"):
         device.upload(b"late", "blob", writer.session)
 
@@ -141,3 +142,17 @@ def test_objects_live_in_s3_the_same_way(
     assert device.http.get("/v1/blobs/up/x").status_code == 404
     device.push(writer.seal(Kind.TOMBSTONE))
     assert visit(transfer.url, headers=transfer.headers).status_code == 404
+
+
+def test_upload_of_wrong_bytes_is_not_the_object(storing_service: RunningService) -> None:
+    """Whatever a client puts under a hash, the next one that announces the object is asked for it, and mends it."""
+    if storing_service.settings.s3 is not None and not HAS_RADOSGW:
+        pytest.skip("moto believes the checksum that a client claims")
+    device = storing_service.device()
+    request = wire.UploadRequest(hashlib.sha256(b"body").digest(), 4, "blob", SESSION)
+    transfer = device.post("/v1/uploads", request, wire.Transfer)
+    visit(transfer.url, "PUT", content=b"bode", headers=transfer.headers)
+    assert not device.post("/v1/uploads", request, wire.Transfer).exists
+    device.upload(b"body", "blob", SESSION)
+    assert device.post("/v1/uploads", request, wire.Transfer).exists
+    assert fetch(device, request.id) == b"body"
