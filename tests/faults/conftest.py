@@ -11,10 +11,10 @@ from atomic_service.embedded.postgres import EmbeddedPostgres
 from faults.machines import Account
 from faults.proxy import FaultProxy
 from faults.victim import Victim
-from service.conftest import database, postgres
+from service.conftest import database, own_service, postgres, start_service
 from service.running import RunningService
 
-__all__ = ["database", "postgres"]
+__all__ = ["database", "own_service", "postgres", "start_service"]
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,21 @@
 """I07, I08: the service lost its last commits, or came back from a backup."""
 
+import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+import asyncpg
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.sync.account import account, settle
 from atomic_agent.cache import sessions
 from atomic_agent.sync.delete import delete_session
+from faults.machines import Account
+
+OTHER = "01a22c81-7192-70af-aa13-000000000002"
 
 
 @given(lost=st.integers(1, 6), turns=st.lists(st.integers(0, 1), min_size=3, max_size=8))
@@ -46,3 +53,60 @@ def test_a_deletion_survives_a_log_that_forgot_it(tmp_path: Path) -> None:
     assert nodes[0].state() == nodes[1].state() == nodes[2].state() == []
     for node in nodes:
         node.close()
+
+
+TABLES = ("event", "session", "progress", "writer")
+
+
+async def execute(url: str, *statements: str) -> None:
+    connection = await asyncpg.connect(url)
+    for statement in statements:
+        await connection.execute(statement)
+    await connection.close()
+
+
+def back_up(account: Account) -> None:
+    """The log's tables as they are now, kept aside."""
+    copies = [f"CREATE TABLE backup_{table} AS TABLE {table}" for table in (*TABLES, "account")]
+    asyncio.run(execute(account.service.owner_url(), *copies))
+
+
+def restore(account: Account) -> None:
+    """The log as it was at `back_up`."""
+    back = [f"DELETE FROM {table}" for table in TABLES] + [
+        f"INSERT INTO {table} TABLE backup_{table}" for table in TABLES
+    ]
+    head = (
+        "UPDATE account a SET head = b.head, chain = b.chain, bytes = b.bytes FROM backup_account b"
+        " WHERE a.account = b.account"
+    )
+    asyncio.run(execute(account.service.owner_url(), *back, head))
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_service_restored_from_a_backup(account: Callable[[int], Account], *, heard: bool) -> None:
+    """A real service goes back to yesterday's tables: what was said since is offered again, what was deleted since
+    stays deleted, whether or not the machines had heard of each other before."""
+    found = account(3)
+    one, two, three = found.nodes
+    one.say("before")
+    one.say("to be deleted", OTHER)
+    found.settle()
+    back_up(found)
+    one.say("since, by one")
+    two.say("since, by two, and large " + "x" * 300_000)
+    one.exchange()
+    two.exchange()
+    (row,) = [row for row in sessions.listed(three.journal.cache) if row.id == OTHER]
+    delete_session(three.journal, row)
+    three.exchange()
+    if heard:
+        found.settle()
+    restore(found)
+    three.say("after the restore")
+    found.settle()
+    found.agree()
+    lines = b"".join(two.texts())
+    for text in (b"before", b"since, by one", b"since, by two", b"after the restore"):
+        assert text in lines
+    assert b"to be deleted" not in lines

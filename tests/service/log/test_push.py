@@ -12,7 +12,7 @@ import pytest
 
 from atomic_sessions import wire
 from atomic_sessions.envelope import Kind
-from service.devices import Device, Refusal, client
+from service.devices import Refusal, client
 from service.running import RunningService
 
 
@@ -225,57 +225,6 @@ def test_two_concurrent_pushes_of_the_same_events_store_them_once(service: Runni
     assert sum(r.new for reply in results for r in reply) == 20
     assert len({tuple(r.seq for r in reply) for reply in results}) == 1
     assert [e.raw for e in device.pull_all()] == raws
-
-
-def test_racing_reader_misses_nothing_of_eight_writers(service: RunningService) -> None:
-    """I01: a reader that follows its cursor while eight devices push sees exactly what they pushed."""
-    first = service.device()
-    devices = [first, *(first.new_mate() for _ in range(7))]
-    reader = first.new_mate()
-    done = threading.Event()
-
-    def write(device: Device) -> set[bytes]:
-        writer, sent = device.writer(), set()
-        for _ in range(12):
-            raws = [writer.seal() for _ in range(3)]
-            push_patiently(device, raws)
-            sent.update(raws)
-        return sent
-
-    def read() -> list[bytes]:
-        seen, cursor = [], b""
-        while True:
-            finished = done.is_set()
-            page = reader.pull(cursor)
-            seen += [event.raw for event in page.events]
-            cursor = page.cursor
-            if finished and not page.events:
-                return seen
-
-    with ThreadPoolExecutor(9) as pool:
-        reading = pool.submit(read)
-        written = [pool.submit(write, device) for device in devices]
-        try:
-            sent = set().union(*(future.result() for future in written))
-        finally:
-            done.set()
-        seen = reading.result()
-    assert len(seen) == len(set(seen)) == len(sent) == 8 * 12 * 3
-    assert set(seen) == sent
-
-
-def push_patiently(device: Device, raws: list[bytes]) -> None:
-    """As an agent does: slow_down means once more."""
-    pause = threading.Event()
-    while True:
-        try:
-            device.push(*raws)
-        except Refusal as refusal:
-            if refusal.problem.code != "slow_down":
-                raise
-            pause.wait(0.02)
-        else:
-            return
 
 
 def test_account_that_pushes_too_often_is_slowed_down(own_service: RunningService) -> None:
