@@ -57,3 +57,16 @@ def test_the_first_ten_minutes_pass_secrets_on_stdin() -> None:
     for flag in ("--invite", "--join", "--import", "shares revoke"):
         for following in re.findall(rf"{flag} (\S+)", text):
             assert following.strip("`").startswith("-"), (flag, following)
+
+
+def test_every_proof_is_there() -> None:
+    """Each test that docs/proofs.md names exists, and each numbered one is named."""
+    page = (ROOT / "docs/proofs.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z]+/[\w/]+\.py)`", page))
+    assert {name for name in named if not (ROOT / "tests" / name).is_file()} == set()
+    numbered = {
+        f"{folder}/{path.name}"
+        for folder in ("faults", "attacks")
+        for path in (ROOT / "tests" / folder).glob("test_*.py")
+    }
+    assert numbered <= named
