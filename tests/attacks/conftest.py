@@ -5,11 +5,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from attacks.stage import Account, Liar
-from browser.conftest import browser, watch  # noqa: F401  # fixtures
+from browser.conftest import watch  # noqa: F401  # a fixture
+from chromium import launched
 from system.conftest import desktop, laptop, machine, model, own_service, service  # noqa: F401  # fixtures
 from system.machines import Machine, RunningService
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    """A browser for one test: others of its module run event loops of their own."""
+    with launched() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

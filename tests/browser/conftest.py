@@ -1,18 +1,17 @@
 """A real Chromium, and a server of a few lines that gives out what the service would, with its exact headers."""
 
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from atomic_service.shares.pages import sealed
 from atomic_sessions.html.policy import share_policy
 from atomic_sessions.sharing import link, new_share
+from chromium import launched
 
 SECRET = bytes(range(32))
 HEADERS = {
@@ -23,36 +22,13 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP share.test 127.0.0.1",
-]
 
 
-def chromium_path() -> str:
-    """The browser of this machine; these tests fail without one, they are never left out."""
-    for name in (os.environ.get("ATOMIC_BROWSER"), "chromium", "chromium-browser", "google-chrome", "chrome"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
-    pytest.fail(
-        "No Chromium was found. Install it (Debian: apt-get install chromium) or set ATOMIC_BROWSER to its path."
-    )
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    path = chromium_path()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
+    """One browser for the tests of a module."""
+    with launched() as found:
+        yield found
 
 
 def is_ours(url: str) -> bool:

@@ -61,6 +61,31 @@ def test_the_object_store_is_away(account: Callable[[int], Account]) -> None:
     found.agree()
 
 
+def test_a_page_in_place_of_an_object(account: Callable[[int], Account]) -> None:
+    """A proxy's page that comes for a large object stops the sync, and nothing is refused for it; an object that
+    stays wrong costs only its record."""
+    found = account(2)
+    sender, reader = found.nodes
+    sender.say("x" * 400_000)
+    sender.say("bystander", session_id())
+    sender.exchange()
+    page = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: close\r\n\r\nplease login"
+    found.proxy.plan = at_line("/v1/blobs/", Fault("foreign", page))
+    with pytest.raises(ServiceUnreachableError):
+        reader.exchange()
+    found.proxy.clear()
+    found.agree()
+    sender.say("y" * 400_000)
+    sender.say("another bystander", session_id())
+    sender.exchange()
+    found.proxy.plan = at_line("/v1/blobs/", Fault("foreign", page))
+    for _ in range(3):
+        with pytest.raises(ServiceUnreachableError):
+            reader.exchange()
+    assert reader.exchange().refused == 1
+    assert any(b"another bystander" in raw for raw in reader.texts())
+
+
 def test_a_full_disk_on_the_agent(account: Callable[[int], Account]) -> None:
     """A fetch that does not fit leaves rows and cursor as they were; with room again it completes."""
     found = account(2)

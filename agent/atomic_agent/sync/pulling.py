@@ -18,7 +18,12 @@ from atomic_agent.cache.open import transaction
 from atomic_agent.keys.keystore import Membership
 from atomic_sessions.entry import Entry, View
 from atomic_sessions.envelope import ZERO32, Header, Kind, Sealed, parse, verify
-from atomic_sessions.errors import BadSessionFileError, SealError, ServiceRefusedError
+from atomic_sessions.errors import (
+    BadSessionFileError,
+    SealError,
+    ServiceRefusedError,
+    ServiceUnreachableError,
+)
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import SessionKey, wire_id
 from atomic_sessions.ledger import Ledger
@@ -26,6 +31,9 @@ from atomic_sessions.seal import BlobRef, RecordBody, decode_body, open_sealed, 
 from atomic_sessions.wire import ErrorCode, Event, Pull
 
 CURSOR = "cursor"
+DOUBTED = "doubted"
+DOUBTS = 4
+"""How often in a row an object may come wrong before its record is refused."""
 SEEN = "seen"
 """The log's place up to which everything was met, at the last time its end was reached."""
 
@@ -123,11 +131,27 @@ class Puller:
         found: dict[bytes, bytes] = {}
         for ref in refs:
             try:
-                found[ref.id] = self._fetch(ref.id, ref.sealed)
+                content = self._fetch(ref.id, ref.sealed)
             except ServiceRefusedError as error:
                 if error.code not in {ErrorCode.NOT_FOUND, ErrorCode.GONE, ErrorCode.SESSION_DEAD}:
                     raise
+                continue
+            if hashlib.sha256(content).digest() == ref.id:
+                found[ref.id] = content
+            elif self._may_pass(ref.id):
+                raise ServiceUnreachableError(
+                    "What came for a large object is not that object.",
+                    "A proxy may stand in between; nothing is lost, try again later.",
+                )
         return found
+
+    def _may_pass(self, object_id: bytes) -> bool:
+        """True while a wrong object may be some proxy's page: it stops a few syncs, then only its record."""
+        doubted = self.cache.get(DOUBTED) or bytes(33)
+        count = doubted[32] + 1 if doubted[:32] == object_id else 1
+        with transaction(self.cache.connection):
+            self.cache.put(DOUBTED, object_id + bytes([min(count, 255)]))
+        return count < DOUBTS
 
     def _is_known(self, sealed: Sealed) -> bool:
         header = sealed.header
