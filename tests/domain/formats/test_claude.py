@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from atomic_sessions.entry import Image, Text, Thinking, ToolCall, ToolResult, Usage, View
 from atomic_sessions.formats import claude
 from atomic_sessions.formats.agents import viewer
+from fuzz.corpus import CLAUDE
+from fuzz.mutations import cases
 from strategies import json_values
 
 BASE = {
@@ -280,3 +283,16 @@ def test_a_wrong_member_does_not_hide_the_others(members: dict[str, object]) -> 
     assert found.spoken() == "words"
     if "uuid" not in members:
         assert found.id == "u"
+
+
+def test_one_pass_reads_what_member_by_member_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line whose members have their usual types is read in one pass; what it says does not depend on that."""
+
+    class Refusing:
+        def decode(self, _: bytes) -> None:
+            raise msgspec.ValidationError
+
+    lines = [raw for _, raw in cases(CLAUDE, 3000, seed=31)]
+    at_once = [claude.view(raw) for raw in lines]
+    monkeypatch.setattr(claude, "_LINE", Refusing())
+    assert [claude.view(raw) for raw in lines] == at_once
