@@ -6,7 +6,8 @@
     │   ├── KeyringLockedError      3
     │   └── KeyringSilentError      3
     ├── KeyMissingError             4   the key is missing, wrong or malformed
-    ├── CacheRefusedError           5   the cache file is foreign, damaged or unsafely placed
+    ├── CacheRefusedError           5   the cache file is foreign or unsafely placed
+    │   └── CacheDamagedError       5
     ├── BadSessionFileError         6   a session file that cannot be read
     │   └── FutureFormatError       6
     ├── NotFoundError               7   no session, device or share by that name
@@ -70,6 +71,13 @@ class CacheRefusedError(AtomicError):
     """The file at the cache's path is not one we may open."""
 
     exit_code = 5
+
+
+class CacheDamagedError(CacheRefusedError):
+    """The right key does not open the cache: bytes of it were altered. What can be read can be salvaged."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "Run: atomic doctor --repair")
 
 
 class BadSessionFileError(AtomicError):

@@ -57,8 +57,8 @@ def test_flipped_bits_are_never_believed(tmp_path: Path, file: str) -> None:
     assert refused > FLIPS // 4 or file.endswith("-wal")
 
 
-def test_a_damaged_cache_is_rebuilt_as_it_says(machine: MakeMachine) -> None:
-    """Attack 7: exit 5 and the way out: moved aside as the message says, and captured anew, nothing is lost."""
+def test_a_damaged_cache_is_mended_as_it_says(machine: MakeMachine) -> None:
+    """Attack 7: exit 5 and the way out, which keeps the damaged file and, with a capture, loses nothing."""
     laptop = machine("laptop")
     laptop.claude_file(SESSION, claude_lines(SESSION, str(laptop.folder), ["q", "a"]))
     laptop.atomic("capture")
@@ -68,11 +68,10 @@ def test_a_damaged_cache_is_rebuilt_as_it_says(machine: MakeMachine) -> None:
     laptop.cache.write_bytes(damaged)
     line = one_sentence(laptop.atomic("sessions", code=5))
     assert "damaged" in line
-    assert "atomic capture" in line
+    assert "atomic doctor --repair" in line
     assert laptop.cache.read_bytes() == damaged
-    folder = laptop.cache.parent
-    (folder / "old").mkdir()
-    for path in list(folder.glob("journal.sqlite*")):
-        path.rename(folder / "old" / path.name)
+    laptop.atomic("doctor", "--repair", "--yes")
+    (kept,) = laptop.cache.parent.glob("journal.sqlite.damaged-*")
+    assert kept.read_bytes() == damaged
     laptop.atomic("capture")
     assert texts(laptop) == before

@@ -15,7 +15,7 @@ from atomic_agent.cache.open import transaction
 from atomic_sessions import merge
 from atomic_sessions.clock import MAX_SKEW_MS
 from atomic_sessions.entry import Entry, Node, View
-from atomic_sessions.errors import CacheRefusedError
+from atomic_sessions.errors import CacheDamagedError
 from atomic_sessions.formats.agents import viewer
 
 SMALL = 160
@@ -73,7 +73,7 @@ def unpack(codec: int, stored: bytes) -> bytes:
     try:
         return _DECOMPRESS.decompress(stored)
     except zstandard.ZstdError as error:
-        raise CacheRefusedError("The cache holds a damaged entry.", "Run: atomic sync") from error
+        raise CacheDamagedError("The cache holds a damaged entry.") from error
 
 
 def insert(

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from atomic_agent import private_files
 from atomic_agent.keys.local_key import LocalKey
-from atomic_sessions.errors import CacheRefusedError, KeyMissingError, StoreWriteError
+from atomic_sessions.errors import CacheDamagedError, CacheRefusedError, KeyMissingError, StoreWriteError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -143,10 +143,8 @@ def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
     except sqlite.OperationalError as error:
         raise disk_error(error) from error
     except sqlite.DatabaseError:
-        raise CacheRefusedError(
-            f"The cache {path} is damaged: it does not open with its key {key.name}.",
-            f"Move it aside with its side files (mkdir '{path.parent}/old' && mv '{path}'* '{path.parent}/old/'),"
-            " then run atomic capture and atomic sync to rebuild it.",
+        raise CacheDamagedError(
+            f"The cache {path} is damaged: it does not open with its key {key.name}."
         ) from None
     if mode != ("wal",):
         raise CacheRefusedError(

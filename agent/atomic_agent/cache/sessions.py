@@ -134,9 +134,10 @@ def ensure(cache: Cache, facts: Facts, id_key: bytes | None = None, *, spread: b
     cache.connection.execute(
         cache.sql(
             "UPDATE {p}session_sessions SET wire = coalesce(wire, ?), project = ?, cwd = ?,"
-            " created_at = CASE WHEN ? > 0 THEN min(created_at, ?) ELSE created_at END WHERE key = ?"
+            " created_at = CASE WHEN ? > 0 THEN min(created_at, ?) ELSE created_at END,"
+            " header = CASE WHEN deleted = 0 AND length(header) = 0 THEN ? ELSE header END WHERE key = ?"
         ),
-        (wire, project, cwd, facts.created_at, facts.created_at, number),
+        (wire, project, cwd, facts.created_at, facts.created_at, facts.header, number),
     )
     if better and spread:
         cache.connection.execute(

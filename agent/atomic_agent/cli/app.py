@@ -78,9 +78,7 @@ def _unforeseen(error: Exception) -> int:
         return told.exit_code
     if database is not None and isinstance(error, database.DatabaseError):
         print(
-            "atomic: The cache answered as a damaged one does. Run the command again; if it stays, move"
-            " ~/.atomic/workflows aside and run: atomic capture, atomic sync",
-            file=sys.stderr,
+            "atomic: The cache answered as a damaged one does. Run: atomic doctor --repair", file=sys.stderr
         )
         return CacheRefusedError.exit_code
     frame = error.__traceback__

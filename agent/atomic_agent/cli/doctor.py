@@ -1,4 +1,4 @@
-"""`atomic doctor`: what is well on this machine, what is not, and the mend. Changes nothing.
+"""`atomic doctor`: what is well on this machine, what is not, and the mend. Changes nothing without `--repair`.
 
 Every check stands alone, so that it answers on a machine where little works. Never prints a secret or
 a session's text; what the service sends is verified and not kept.
@@ -31,7 +31,7 @@ from atomic_agent.sync.client import CONNECT_SECONDS, MENDS, Client, is_loopback
 from atomic_agent.sync.identity import check_continuation, sign_in
 from atomic_agent.sync.run import LAST_SYNC
 from atomic_sessions import ledger, wire
-from atomic_sessions.errors import NotLoggedInError, ServiceUnreachableError
+from atomic_sessions.errors import NotLoggedInError, ServiceUnreachableError, UsageError
 
 ASK_SECONDS = 5.0
 CLOCK_WARNING_SECONDS = 120
@@ -42,9 +42,23 @@ ASK_OPERATOR = "Do not pair or share until you know why; ask the service's opera
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="mend a damaged cache: what is readable goes into a new one, the damaged file is kept beside it",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="with --repair: set a cache aside of which nothing can be read"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.yes and not options.repair:
+        raise UsageError("--yes answers a question that only --repair asks.", "Add --repair.")
+    if options.repair:
+        from atomic_agent.cli import repair
+
+        return repair.run(yes=options.yes, json=options.json)
     found = checks(now_ms)
     problems = sum(check.state == "problem" for check in found)
     if options.json:

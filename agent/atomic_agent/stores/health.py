@@ -6,6 +6,7 @@ check ends the next one.
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,12 +22,15 @@ from atomic_agent.keys import keystore, sources
 from atomic_agent.keys.keystore import Secrets
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
-from atomic_sessions.errors import AtomicError, CacheRefusedError, KeyMissingError, StoreWriteError
+from atomic_agent.stores.journal import UNWRITABLE
+from atomic_sessions.errors import AtomicError, CacheDamagedError, KeyMissingError, StoreWriteError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-QUICK_CHECK_BYTES = 200_000_000
+CHECK_SECONDS = 5.0
+CHECK_STEPS = 20_000
+"""How many of its steps SQLite goes between two looks at the clock: a few milliseconds."""
 LOW_DISK_BYTES = 200_000_000
 NO_MEND = "Run atomic doctor again in a moment."
 
@@ -60,7 +64,8 @@ def guarded(name: str, look: Callable[[], Iterator[Check]], *, otherwise: str = 
         told = disk_error(error)
         yield Check(name, "problem", told.message, told.mend)
     except sqlite.DatabaseError:
-        yield Check(name, "problem", "The cache answers as a damaged one does.", _rebuild())
+        damaged = CacheDamagedError("The cache answers as a damaged one does.")
+        yield Check(name, "problem", damaged.message, damaged.mend)
     except OSError as error:
         place = error.filename if isinstance(error.filename, str) else "A file"
         yield Check(
@@ -91,9 +96,7 @@ def folders(home: Home) -> Iterator[Check]:
         if os.path.lexists(folder):
             private_files.check_folder(folder)
             if not os.access(folder, os.W_OK | os.X_OK):
-                raise StoreWriteError(
-                    f"{folder} cannot be written to.", "Check its rights and whether its disk is read-only."
-                )
+                raise StoreWriteError(f"{folder} cannot be written to.", UNWRITABLE)
     link = f", a link to {home.root.resolve()}" if home.root.is_symlink() else ""
     yield Check("home", "ok", f"{home.root}{link}: its folders are ours alone to change.")
 
@@ -197,11 +200,7 @@ def _looked_into(path: Path, connection: "Connection", store: Store) -> Check:
     size = path.stat().st_size
     wal = path.with_name(path.name + "-wal")
     whole = size + (wal.stat().st_size if wal.exists() else 0)
-    checked = "too large for a quick check"
-    if size <= QUICK_CHECK_BYTES:
-        if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise CacheRefusedError(f"The cache {path} is damaged: SQLite's quick check fails.", _rebuild())
-        checked = "quick check passed"
+    checked = quick_check(connection, time.monotonic() + CHECK_SECONDS)
     # An open of ours would make the tables: a doctor does not.
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'session_meta'").fetchone() is None:
         return Check("cache", "warning", f"{path} opens and holds no sessions yet.", "Run: atomic capture")
@@ -209,6 +208,30 @@ def _looked_into(path: Path, connection: "Connection", store: Store) -> Check:
     store.cache = cache
     schema = int.from_bytes(cache.get("schema") or b"\x01", "big")
     return Check("cache", "ok", f"{path} opens, {checked}, {whole / 1e6:.1f} MB, schema {schema}.")
+
+
+def quick_check(connection: "Connection", deadline: float) -> str:
+    """What SQLite's quick check came to by the deadline; CacheDamagedError when it fails."""
+    late = False
+
+    def over() -> bool:
+        nonlocal late
+        late = time.monotonic() >= deadline
+        return late
+
+    connection.set_progress_handler(over, CHECK_STEPS)
+    try:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite.OperationalError:
+        # What SQLite calls it depends on where it was.
+        if not late:
+            raise
+        return f"quick check cut after {CHECK_SECONDS:.0f} s with nothing found"
+    finally:
+        connection.set_progress_handler(None, 0)
+    if found != ("ok",):
+        raise CacheDamagedError("The cache is damaged: SQLite's quick check fails.")
+    return "quick check passed"
 
 
 def _recovery(home: Home, store: Store) -> Iterator[Check]:
@@ -219,10 +242,3 @@ def _recovery(home: Home, store: Store) -> Iterator[Check]:
     elif os.path.lexists(home.keystore):
         said = "No recovery kit was saved: without one a lost key is lost for good."
         yield Check("recovery", "warning", said, "Run: atomic recovery save FILE")
-
-
-def _rebuild() -> str:
-    return (
-        "Move ~/.atomic/workflows (or that of ATOMIC_HOME) aside, then run atomic capture and atomic sync"
-        " to rebuild it."
-    )

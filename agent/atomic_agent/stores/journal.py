@@ -1,5 +1,6 @@
 """The default store: home, key, encrypted cache and keystore opened together (B1, C1)."""
 
+import os
 import secrets
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -13,7 +14,7 @@ from atomic_agent.keys import sources
 from atomic_agent.keys.local_key import KEY_BYTES, LocalKey
 from atomic_agent.locations import Home
 from atomic_agent.locks import LockedError, exclusive
-from atomic_sessions.errors import BusyError, KeyMissingError
+from atomic_sessions.errors import BusyError, KeyMissingError, StoreWriteError
 from atomic_sessions.seal import open_small, seal_small
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # The keystore is imported where secrets are used: listing and searching need none.
 
 LOCK_SECONDS = 10.0
+UNWRITABLE = "Check its rights and whether its disk is read-only."
 RECOVERY_LABEL = b"atomic1/recovery-local"
 
 
@@ -100,7 +102,13 @@ def _open(home: Home) -> Journal:
                 "Name the key file (ATOMIC_KEY_FILE), or: atomic recovery restore FILE",
             )
         key = sources.make(home)
-    cache = Cache.open(home.cache, key, home.keyinfo)
+    try:
+        cache = Cache.open(home.cache, key, home.keyinfo)
+    except StoreWriteError:
+        # Of a folder it may not write to SQLite says what it says of many troubles.
+        if os.access(home.cache.parent, os.W_OK):
+            raise
+        raise StoreWriteError(f"{home.cache.parent} cannot be written to.", UNWRITABLE) from None
     if read_keyinfo(home.keyinfo) is None:
         made = _first_key(home, key)
     return Journal(home, key, cache, made_key=made)

@@ -34,6 +34,8 @@ MENDS: dict[str, str] = {
     wire.ErrorCode.UNAVAILABLE: "Nothing is lost; it is sent when the service is back.",
 }
 
+UNKNOWN = "If it stays: update atomic-sessions on this machine, or ask the service's operator."
+
 
 def normal_url(url: str) -> str:
     """The service's address as it is kept; UsageError for one that cannot be used."""
@@ -304,7 +306,7 @@ class Client:
         refused = (
             NotLoggedInError if problem.code in {"unauthorized", "device_removed"} else ServiceRefusedError
         )
-        mend = MENDS.get(problem.code, "")
+        mend = MENDS.get(problem.code, UNKNOWN)
         told = problem.detail or problem.title
         return refused(
             f"The service says: {problem.title if mend and told in mend else told}",

@@ -15,6 +15,7 @@ from atomic_sessions.errors import NotLoggedInError, SealError
 from atomic_sessions.ledger import Ledger, LedgerEntry
 from atomic_sessions.seal import open_small
 
+ASK_OPERATOR = "Do not pair or share until you know why; ask the service's operator."
 NAME_LABEL = b"atomic1/device-name"
 
 
@@ -59,7 +60,11 @@ def trusted_ledger(journal: Journal, client: Devices) -> Ledger:
     """The account's devices, verified against what this machine knew: the service may add to the list
     and may neither rewrite nor shorten it. Raises SealError."""
     mine = membership(journal)
-    found = ledger.verify(entries := client.ledger(), mine.account)
+    entries = client.ledger()
+    try:
+        found = ledger.verify(entries, mine.account)
+    except SealError as error:
+        raise SealError(error.message, error.mend or ASK_OPERATOR) from None
     check_continuation(entries, mine)
     if found.active(mine.device.id) is None:
         raise NotLoggedInError(

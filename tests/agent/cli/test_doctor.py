@@ -24,11 +24,14 @@ from agent.cli.machine import Machine, Ran
 from atomic_agent.account.device import new_device, public_kem_key, public_sign_key, statement
 from atomic_agent.cache import outbox
 from atomic_agent.capture import sources
-from atomic_agent.cli import doctor
+from atomic_agent.cli import doctor, repair
 from atomic_agent.keys.keystore import Device, Membership, Token
 from atomic_agent.locations import home
+from atomic_agent.stores import health
 from atomic_agent.stores.health import Check, disk
 from atomic_agent.stores.journal import open_journal
+from atomic_agent.stores.repair import Repaired
+from atomic_agent.stores.salvage import Salvaged
 from atomic_agent.sync.run import LAST_SYNC
 from atomic_sessions import ledger, wire
 from atomic_sessions.seal import AccountKeys
@@ -347,6 +350,76 @@ def test_a_damaged_cache(used: Machine, where: float) -> None:
     found = examined(used, 1)
     assert problems(found) == ["cache"]
     assert "damage" in found["cache"][0]["said"]
+    assert found["cache"][0]["mend"] == "Run: atomic doctor --repair"
+
+
+def test_a_check_that_takes_too_long_is_cut(used: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large cache is looked into for some seconds, and that it was no longer is said; it is no problem."""
+    monkeypatch.setattr(health, "CHECK_STEPS", 1)
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.0)
+    found = examined(used, 0)
+    assert found["cache"][0]["state"] == "ok"
+    assert "quick check cut after 0 s" in found["cache"][0]["said"]
+    assert "MB, schema 1" in found["cache"][0]["said"]
+
+
+def test_a_repair_of_a_sound_cache(used: Machine) -> None:
+    """It says so, to a person and to a program, and changes nothing."""
+    before = fingerprints(used.home)
+    said = used.atomic("doctor", "--repair")
+    assert (said.code, said.out, said.err) == (0, "The cache is sound; nothing was changed.\n", "")
+    (one,) = used.atomic("doctor", "--repair", "--json").json()
+    assert (one["healthy"], one["kept_aside"], one["next"]) == (True, "", [])
+    assert fingerprints(used.home) == before
+
+
+def test_a_repair(used: Machine) -> None:
+    """The damaged file is kept, the new cache is well, and the next commands are named."""
+    with used.cache.open("r+b") as stream:
+        stream.seek(used.cache.stat().st_size // 2)
+        stream.write(secrets.token_bytes(20_000))
+    said = used.atomic("doctor", "--repair")
+    assert said.code == 0
+    assert said.out.startswith("Repaired: 1 sessions, ")
+    assert said.err.splitlines()[-1] == "Now run: atomic capture, then atomic sync"
+    assert TEXT not in said.out + said.err
+    assert problems(examined(used, 0)) == []
+
+
+def test_a_repair_of_what_cannot_be_read(used: Machine) -> None:
+    """Nothing is set aside without a yes; `--json` tells what was done."""
+    with used.cache.open("r+b") as stream:
+        stream.write(bytes(4096))
+    before = used.cache.read_bytes()
+    said = used.atomic("doctor", "--repair")
+    assert said.code == 13
+    assert "first page is broken" in said.err
+    assert used.cache.read_bytes() == before
+    (one,) = used.atomic("doctor", "--repair", "--yes", "--json").json()
+    assert (one["healthy"], one["readable"]) == (False, False)
+    assert Path(one["kept_aside"]).read_bytes() == before
+
+
+def test_a_repair_without_a_cache(machine: Machine) -> None:
+    """There is nothing to mend, and nothing is made."""
+    said = machine.atomic("doctor", "--repair")
+    assert said.code == 5
+    assert "There is no cache" in said.err
+    assert list(machine.home.iterdir()) == []
+
+
+def test_what_a_repair_tells() -> None:
+    """Each count a person may need is said, and only then."""
+    found = Salvaged(sessions=2, sessions_lost=1, entries=9, entries_lost=None, turns=1, certain=False)
+    done = Repaired(healthy=False, kept_aside="/x", salvaged=found)
+    assert repair.told(done) == [
+        "Repaired: 2 sessions, 9 entries kept, how many were lost cannot be counted.",
+        "Of 1 sessions nothing but a name was left.",
+        "1 unfinished turns are kept and offered at the next open.",
+        "The next sync reads the account's log from its start and sends what it lacks.",
+    ]
+    sound = Repaired(healthy=False, kept_aside="/x", salvaged=Salvaged(sessions=2, entries=9))
+    assert repair.told(sound) == ["Repaired: 2 sessions, 9 entries kept, 0 lost."]
 
 
 @posix
