@@ -27,11 +27,11 @@ class Member(Node):
         """One sync with the real service; raises what a person would be told."""
         return synchronise(self.journal, timeout=seconds)
 
-    def log(self) -> list[Event]:
-        """The account's whole log as the service has it."""
+    def log(self, cursor: bytes = b"") -> list[Event]:
+        """The account's log as the service has it, or what follows a cursor."""
         found: list[Event] = []
         with connect(self.journal, now_ms) as client:
-            cursor, more = b"", True
+            more = True
             while more:
                 page = client.pull(cursor)
                 found += page.events
