@@ -137,7 +137,8 @@ class View(Struct, frozen=True, gc=False):
 
     def spoken(self) -> str:
         """The text of a user or assistant message, blocks joined by a space; thinking left out."""
-        return " ".join(block.text for block in self.blocks if isinstance(block, Text) and block.text)
+        texts = [block.text for block in self.blocks if isinstance(block, Text) and block.text]
+        return texts[0] if len(texts) == 1 else " ".join(texts)
 
 
 class Node(Struct, frozen=True, gc=False):

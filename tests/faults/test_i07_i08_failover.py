@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.sync.account import account, settle
+from agent.sync.memory_log import Cut
 from atomic_agent.cache import sessions
 from atomic_agent.sync.delete import delete_session
 from faults.machines import Account
@@ -51,6 +52,31 @@ def test_a_deletion_survives_a_log_that_forgot_it(tmp_path: Path) -> None:
     settle(nodes, log)
     assert len(log.dead) == 1
     assert nodes[0].state() == nodes[1].state() == nodes[2].state() == []
+    for node in nodes:
+        node.close()
+
+
+def test_a_record_taken_again_says_another_time(tmp_path: Path) -> None:
+    """The log lost a record whose sender never heard that it had arrived, and takes the same bytes again, later: who
+    had read it before and who reads it now bound a wrong clock alike."""
+    nodes, log = account(tmp_path, 3)
+    settle(nodes, log)
+    sender, early, late = nodes
+    sender.clock += 3_600_000
+    sender.say("an hour ahead")
+    log.cut_after = True
+    with pytest.raises(Cut):
+        sender.sync(log)
+    early.sync(log)
+    log.lose_last(1)
+    log.clock += 30 * 60_000
+    settle(nodes, log)
+    early.clock += 20 * 60_000
+    log.clock += 60_000
+    early.say("twenty minutes after", OTHER)
+    settle(nodes, log)
+    settle(nodes, log)
+    assert sender.state() == early.state() == late.state()
     for node in nodes:
         node.close()
 

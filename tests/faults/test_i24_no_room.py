@@ -1,12 +1,14 @@
 """I24: no room here or there. The outbox keeps all, the person reads one sentence, and nobody has to mend."""
 
 import asyncio
+import secrets
 from collections.abc import Callable
 
 import asyncpg
 import pytest
 
-from atomic_agent.cache import outbox
+from atomic_agent.cache import outbox, sessions
+from atomic_agent.sync.delete import delete_session
 from atomic_sessions.errors import ServiceRefusedError, ServiceUnreachableError, StoreWriteError
 from faults.machines import Account, session_id
 from faults.proxy import Fault, at_line
@@ -38,6 +40,28 @@ def test_over_quota(account: Callable[[int], Account]) -> None:
     execute(found, "UPDATE account SET quota = 1000000000")
     found.agree()
     assert any(b"too much" in raw for raw in other.texts())
+
+
+def test_deletions_get_out_over_quota(account: Callable[[int], Account]) -> None:
+    """Over quota the mend is to delete: a deletion is sent past all that waits before it, and frees its room."""
+    found = account(2)
+    full, other = found.nodes
+    large = session_id()
+    full.say("zzz" + secrets.token_hex(100_000), large)
+    found.settle()
+    execute(found, "UPDATE account SET quota = bytes + 100")
+    for _ in range(45):
+        full.say(secrets.token_hex(100_000), session_id())
+    with pytest.raises(ServiceRefusedError, match="space"):
+        full.exchange()
+    (row,) = [row for row in sessions.listed(full.journal.cache) if row.id == large]
+    delete_session(full.journal, row)
+    with pytest.raises(ServiceRefusedError, match="space"):
+        full.exchange()
+    other.exchange()
+    assert not any(b"zzz" in raw for raw in other.texts())
+    execute(found, "UPDATE account SET quota = 1000000000")
+    found.agree()
 
 
 def test_the_object_store_is_away(account: Callable[[int], Account]) -> None:
@@ -84,6 +108,35 @@ def test_a_page_in_place_of_an_object(account: Callable[[int], Account]) -> None
             reader.exchange()
     assert reader.exchange().refused == 1
     assert any(b"another bystander" in raw for raw in reader.texts())
+
+
+def test_lost_objects_cost_only_their_entries(account: Callable[[int], Account]) -> None:
+    """Several objects that stay wrong in one page and in one record: after a few syncs all else of those very
+    sessions is here, later messages too, and what this machine has to say gets out."""
+    found = account(2)
+    sender, reader = found.nodes
+    for number in range(3):
+        sender.say(f"{number}" + "x" * 400_000)
+        sender.say(f"small {number}")
+    sender.say("y" * 400_000, session_id())
+    sender.exchange()
+    reader.say("from the reader")
+    page = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: close\r\n\r\nplease login"
+    found.proxy.plan = at_line("/v1/blobs/", Fault("foreign", page))
+    for _ in range(30):
+        try:
+            reader.exchange()
+            break
+        except ServiceUnreachableError:
+            continue
+    sender.say("and later")
+    found.proxy.clear()
+    sender.exchange()
+    assert any(b"from the reader" in raw for raw in sender.texts())
+    found.proxy.plan = at_line("/v1/blobs/", Fault("foreign", page))
+    reader.exchange()
+    lines = b"".join(reader.texts())
+    assert all(text in lines for text in (b"small 0", b"small 1", b"small 2", b"and later"))
 
 
 def test_a_full_disk_on_the_agent(account: Callable[[int], Account]) -> None:

@@ -160,7 +160,7 @@ ANSWERS = [
         _listed(problem("over_quota", 507)),
         9,
         "The service says",
-        "more room",
+        "more space",
         met=("sync",),
         seen="",
     ),

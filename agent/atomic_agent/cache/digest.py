@@ -36,7 +36,8 @@ class Digest(Struct):
         """Take one more entry into account."""
         if entry.file:
             return
-        self.next_pos = max(self.next_pos, entry.pos + 1)
+        if entry.pos >= self.next_pos:
+            self.next_pos = entry.pos + 1
         self.messages += view.counts
         if view.cwd and not self.cwd:
             self.cwd = view.cwd

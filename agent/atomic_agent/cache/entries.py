@@ -6,26 +6,19 @@ What is inserted is indexed for search in the same transaction, whoever brought 
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
-import zstandard
 from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.digest import Digest, load_digest, save_digest
 from atomic_agent.cache.open import transaction
+from atomic_agent.cache.packing import pack_all, unpack
 from atomic_sessions import merge
 from atomic_sessions.clock import MAX_SKEW_MS
 from atomic_sessions.entry import Entry, Node, View
-from atomic_sessions.errors import CacheDamagedError
 from atomic_sessions.formats.agents import viewer
 
-SMALL = 160
-"""Lines of up to this many bytes do not get smaller by compression."""
-
-_COMPRESS = zstandard.ZstdCompressor(level=3)
-_DECOMPRESS = zstandard.ZstdDecompressor()
 _PAGE = 400
 SEARCHED_CHARS = 1 << 20
-_MANY = 1 << 20
 
 Incoming = tuple[Entry, View]
 
@@ -43,37 +36,6 @@ class Added(Struct, frozen=True):
     """What an insert changed: how many entries are new."""
 
     new: int
-
-
-def pack(raw: bytes) -> tuple[int, bytes]:
-    """(codec, bytes) of a raw line."""
-    if len(raw) <= SMALL:
-        return 0, raw
-    small = _COMPRESS.compress(raw)
-    return (1, small) if len(small) < len(raw) else (0, raw)
-
-
-def pack_all(raws: Sequence[bytes]) -> list[tuple[int, bytes]]:
-    """`pack` of many lines, on all cores where that is worth it; the same bytes."""
-    if sum(map(len, raws)) < _MANY or not hasattr(_COMPRESS, "multi_compress_to_buffer"):
-        return [pack(raw) for raw in raws]
-    large: list[bytes | bytearray | memoryview] = [raw for raw in raws if len(raw) > SMALL]
-    squeezed = iter(_COMPRESS.multi_compress_to_buffer(large, threads=-1))
-    found: list[tuple[int, bytes]] = []
-    for raw in raws:
-        small = next(squeezed).tobytes() if len(raw) > SMALL else raw
-        found.append((1, small) if len(small) < len(raw) else (0, raw))
-    return found
-
-
-def unpack(codec: int, stored: bytes) -> bytes:
-    """The raw line again."""
-    if codec == 0:
-        return bytes(stored)
-    try:
-        return _DECOMPRESS.decompress(stored)
-    except zstandard.ZstdError as error:
-        raise CacheDamagedError("The cache holds a damaged entry.") from error
 
 
 def insert(
@@ -236,7 +198,9 @@ def _join(cache: Cache, stored: StoredEntry, entry: Entry, received: int | None,
     """
     joined = merge.join(stored.entry, entry)
     first = stored.received if received is None else min(received, stored.received or received)
-    told = (sealed and joined == entry) or (stored.sealed and joined == stored.entry)
+    # A log that was refilled may say a later time than this machine knows.
+    in_time = stored.received is None or received is None or received <= stored.received
+    told = (sealed and in_time and joined == entry) or (stored.sealed and joined == stored.entry)
     if joined != stored.entry or first != stored.received or told != stored.sealed:
         cache.connection.execute(
             cache.sql(
@@ -426,6 +390,18 @@ def one(cache: Cache, session: int, entry_id: str) -> Entry | None:
         (session, entry_id),
     ).fetchone()
     return None if values is None else _stored(values).entry
+
+
+def at_wire(cache: Cache, wire: bytes, entry_id: str) -> bytes | None:
+    """The raw line of an entry of the session with this wire id, None when it is not here."""
+    row = cache.connection.execute(
+        cache.sql(
+            "SELECT e.codec, e.raw FROM {p}session_entries e JOIN {p}session_sessions s ON s.key = e.session"
+            " WHERE s.wire = ? AND e.id = ?"
+        ),
+        (wire, entry_id),
+    ).fetchone()
+    return None if row is None else unpack(row[0], row[1])
 
 
 def stamp_of(cache: Cache, session: int, entry_id: str) -> int:

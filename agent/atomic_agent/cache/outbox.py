@@ -84,6 +84,20 @@ def waiting(cache: Cache, limit_events: int, limit_bytes: int) -> list[Waiting]:
     return found
 
 
+def waiting_tombstones(cache: Cache, limit: int) -> list[Waiting]:
+    """The next deletions to send, past whatever else waits."""
+    rows = cache.connection.execute(
+        cache.sql(
+            "SELECT row, id, session, wire, raw FROM {p}session_outbox WHERE entries = ? ORDER BY row LIMIT ?"
+        ),
+        (msgspec.msgpack.encode([]), limit),
+    ).fetchall()
+    return [
+        Waiting(row, bytes(id_), session, bytes(wire), [], bytes(raw))
+        for row, id_, session, wire, raw in rows
+    ]
+
+
 def count(cache: Cache) -> int:
     """Records that wait."""
     return int(cache.connection.execute(cache.sql("SELECT count(*) FROM {p}session_outbox")).fetchone()[0])

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.entries import searched, unpack
+from atomic_agent.cache.entries import searched
+from atomic_agent.cache.packing import unpack
 from atomic_agent.cache.sessions import SessionRow, get
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.formats.lines import plain

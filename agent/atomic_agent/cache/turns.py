@@ -6,15 +6,12 @@ Never shown in lists, never synced. Each part is on the disk when its function r
 from collections.abc import Iterable
 
 import msgspec
-import zstandard
 from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
+from atomic_agent.cache.packing import squeezed, unsqueezed
 from atomic_sessions.entry import Entry, Facts
-
-_COMPRESS = zstandard.ZstdCompressor(level=3)
-_DECOMPRESS = zstandard.ZstdDecompressor()
 
 
 class Begun(Struct, frozen=True):
@@ -74,7 +71,7 @@ def _put(cache: Cache, turn: str, part: int, name: str, session: int, project: s
         cache.sql(
             "INSERT INTO {p}session_turns (turn, part, name, session, project, raw) VALUES (?, ?, ?, ?, ?, ?)"
         ),
-        (turn, part, name, session, project, _COMPRESS.compress(raw)),
+        (turn, part, name, session, project, squeezed(raw)),
     )
 
 
@@ -101,7 +98,7 @@ def pending(cache: Cache, *, session: int | None = None, project: str | None = N
     ).fetchall()
     found: dict[str, PendingTurn] = {}
     for turn, part, name, key, raw in rows:
-        plain = _DECOMPRESS.decompress(bytes(raw))
+        plain = unsqueezed(bytes(raw))
         if part == 0:
             found[turn] = PendingTurn(turn, name, key, msgspec.msgpack.decode(plain, type=Begun), [])
         elif turn in found:

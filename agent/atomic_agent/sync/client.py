@@ -28,7 +28,7 @@ MENDS: dict[str, str] = {
     wire.ErrorCode.BAD_INVITE: "Ask for a new invite: atomic-service invite",
     wire.ErrorCode.UNAUTHORIZED: "Log in again: atomic login URL",
     wire.ErrorCode.DEVICE_REMOVED: "Pair this machine again: atomic login URL --join -",
-    wire.ErrorCode.OVER_QUOTA: "Delete sessions, or ask the service's operator for more room.",
+    wire.ErrorCode.OVER_QUOTA: "Delete sessions, or ask the operator for more space.",
     wire.ErrorCode.UPGRADE: "Update atomic-sessions on this machine.",
     wire.ErrorCode.SLOW_DOWN: "Try again in a moment.",
     wire.ErrorCode.UNAVAILABLE: "Nothing is lost; it is sent when the service is back.",
@@ -73,6 +73,10 @@ def origin(url: str) -> str:
     """scheme://host[:port] of an address, as it is signed at login."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+class _OversizedError(ServiceUnreachableError):
+    """More came than was asked for."""
 
 
 class Client:
@@ -162,9 +166,12 @@ class Client:
             self._object("PUT", transfer, content)
 
     def download(self, object_id: bytes, size: int) -> bytes:
-        """The bytes of an object that is said to have `size`; more are not read."""
+        """The bytes of an object that is said to have `size`; none when there are more, which are not read."""
         transfer = self._ask("GET", f"/v1/uploads/{object_id.hex()}", None, wire.Transfer, auth=True)
-        return self._object("GET", transfer, None, limit=size)
+        try:
+            return self._object("GET", transfer, None, limit=size)
+        except _OversizedError:
+            return b""
 
     def public(self, path: str) -> bytes:
         """A published thing, without a token: `/s/…`."""
@@ -248,7 +255,7 @@ class Client:
                 for piece in reply.iter_raw():
                     content += piece
                     if len(content) > limit:
-                        raise ServiceUnreachableError(
+                        raise _OversizedError(
                             f"What answers at {self.url} sends more than was asked for.", "Check the address."
                         )
             # What is packed is not unpacked: nothing of ours is, and it could be a bomb.

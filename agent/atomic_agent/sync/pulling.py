@@ -33,7 +33,8 @@ from atomic_sessions.wire import ErrorCode, Event, Pull
 CURSOR = "cursor"
 DOUBTED = "doubted"
 DOUBTS = 4
-"""How often in a row an object may come wrong before its record is refused."""
+"""How often an object may come wrong before its entry is refused."""
+MAX_DOUBTED = 64
 SEEN = "seen"
 """The log's place up to which everything was met, at the last time its end was reached."""
 
@@ -123,7 +124,12 @@ class Puller:
             return []
         try:
             self._check(sealed)
-            return list(decode_body(open_sealed(self.keys, sealed)).blobs.values())
+            body = decode_body(open_sealed(self.keys, sealed))
+            return [
+                ref
+                for index, ref in body.blobs.items()
+                if self._held(sealed.header.session, body.entries[index].id, ref) is None
+            ]
         except SealError:
             return []  # refused, with its reason, when it is applied
 
@@ -146,12 +152,14 @@ class Puller:
         return found
 
     def _may_pass(self, object_id: bytes) -> bool:
-        """True while a wrong object may be some proxy's page: it stops a few syncs, then only its record."""
-        doubted = self.cache.get(DOUBTED) or bytes(33)
-        count = doubted[32] + 1 if doubted[:32] == object_id else 1
+        """True while a wrong object may be some proxy's page: it stops a few syncs, then only its entry."""
+        doubted = msgspec.msgpack.decode(self.cache.get(DOUBTED) or b"\x80", type=dict[bytes, int])
+        count = doubted.get(object_id, 0) + 1
+        if count >= DOUBTS or len(doubted) >= MAX_DOUBTED:
+            return False
         with transaction(self.cache.connection):
-            self.cache.put(DOUBTED, object_id + bytes([min(count, 255)]))
-        return count < DOUBTS
+            self.cache.put(DOUBTED, msgspec.msgpack.encode(doubted | {object_id: count}))
+        return True
 
     def _is_known(self, sealed: Sealed) -> bool:
         header = sealed.header
@@ -187,21 +195,32 @@ class Puller:
         if header.n != chain.n + 1 or header.prev != (chain.last if chain.n else ZERO32):
             raise SealError("A record is missing before this one.")
         if header.kind == Kind.RECORD:
-            self._record(header, decode_body(open_sealed(self.keys, sealed)), event, objects, pulled)
+            body = decode_body(open_sealed(self.keys, sealed))
+            if lost := self._record(header, body, event, objects, pulled):
+                pulled.refused += 1
+                self._refuse(sealed, event, lost)
         outbox.move_chain(self.cache, header, sealed.id)
 
     def _record(
         self, header: Header, body: RecordBody, event: Event, objects: dict[bytes, bytes], pulled: Pulled
-    ) -> None:
+    ) -> str:
+        """Take in what a record says; why a large entry of it could not be, if so. The others and the records after
+        it are as good as ever."""
         facts = body.facts
         if wire_id(self.keys.id_key, SessionKey(facts.agent, facts.id, facts.scope)) != header.session:
             raise SealError("A record names another session than its envelope.")
         view = viewer(facts.agent, internal=facts.internal)
         batch: list[tuple[int, entries.Incoming]] = []
+        lost = ""
         for index, entry in enumerate(body.entries):
             whole = entry
             if (ref := body.blobs.get(index)) is not None:
-                whole = msgspec.structs.replace(entry, raw=self._open_blob(ref, header, objects))
+                try:
+                    raw = self._held(header.session, entry.id, ref) or self._open_blob(ref, header, objects)
+                except SealError as error:
+                    lost = error.message
+                    continue
+                whole = msgspec.structs.replace(entry, raw=raw)
             first_seen = min(event.received_at, body.received.get(index, event.received_at))
             batch.append((first_seen, (whole, _view(whole, view))))
         session = sessions.ensure(self.cache, facts, self.keys.id_key)
@@ -210,6 +229,14 @@ class Puller:
             added = entries.insert(self.cache, session, incoming, received=received, sealed=True)
             pulled.entries += added.new
         pulled.sessions.add(session)
+        return lost
+
+    def _held(self, wire: bytes, entry_id: str, ref: BlobRef) -> bytes | None:
+        """A large line that is here already, as when the log is read again."""
+        found = entries.at_wire(self.cache, wire, entry_id)
+        if found is None or len(found) != ref.size or hashlib.sha256(found).digest() != ref.digest:
+            return None
+        return found
 
     def _open_blob(self, ref: BlobRef, header: Header, objects: dict[bytes, bytes]) -> bytes:
         content = objects.get(ref.id, b"")

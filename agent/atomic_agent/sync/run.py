@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from atomic_agent.cache import entries, outbox, sessions
+from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
 from atomic_agent.locks import LockedError, exclusive
 from atomic_agent.stores.journal import Journal
@@ -121,6 +122,23 @@ def _send(journal: Journal, client: Log, done: Synced, progress: Progress, claim
     cache = journal.cache
     sealer = Sealer(cache, membership(journal))
     sealer.seal_all()
+    try:
+        _upload(cache, client)
+        while batch := outbox.waiting(cache, wire.MAX_PUSH_EVENTS, wire.MAX_PUSH_BYTES):
+            _push(cache, client, batch, done, progress)
+    except ServiceRefusedError as error:
+        if error.code == wire.ErrorCode.OVER_QUOTA:
+            # Deletions make room, and are taken when nothing else is.
+            while batch := outbox.waiting_tombstones(cache, wire.MAX_PUSH_EVENTS):
+                _push(cache, client, batch, done, progress)
+            raise
+        if not _recover(journal, error, claimed):
+            raise
+        return False
+    return True
+
+
+def _upload(cache: Cache, client: Log) -> None:
     for object_id, session, raw in outbox.uploads(cache):
         try:
             client.upload(wire.UploadRequest(object_id, len(raw), "blob", session), raw)
@@ -129,32 +147,28 @@ def _send(journal: Journal, client: Log, done: Synced, progress: Progress, claim
                 raise
         with transaction(cache.connection):
             outbox.drop_upload(cache, object_id)
-    while batch := outbox.waiting(cache, wire.MAX_PUSH_EVENTS, wire.MAX_PUSH_BYTES):
-        try:
-            reply = client.push([item.raw for item in batch])
-        except ServiceRefusedError as error:
-            if not _recover(journal, error, claimed):
-                raise
-            return False
-        if [result.id for result in reply.results] != [item.id for item in batch]:
-            raise ServiceUnreachableError(
-                "The service's answer is not to what was sent.", "Nothing is lost; try again later."
-            )
-        with transaction(cache.connection):
-            seen = int.from_bytes(cache.get(SEEN) or b"", "big")
-            for item, result in zip(batch, reply.results, strict=True):
-                if result.seq > seen:
-                    outbox.expect(cache, item)
-                if item.entries:
-                    entries.acknowledge(cache, item.session, item.entries, result.received_at)
-                else:
-                    sessions.bury(cache, item.wire)
-                    outbox.tombstone(cache, item.wire)
-            outbox.drop(cache, [item.row for item in batch])
-        done.sent += len(batch)
-        done.sent_bytes += sum(len(item.raw) for item in batch)
-        progress(f"sent {done.sent} records")
-    return True
+
+
+def _push(cache: Cache, client: Log, batch: list[outbox.Waiting], done: Synced, progress: Progress) -> None:
+    reply = client.push([item.raw for item in batch])
+    if [result.id for result in reply.results] != [item.id for item in batch]:
+        raise ServiceUnreachableError(
+            "The service's answer is not to what was sent.", "Nothing is lost; try again later."
+        )
+    with transaction(cache.connection):
+        seen = int.from_bytes(cache.get(SEEN) or b"", "big")
+        for item, result in zip(batch, reply.results, strict=True):
+            if result.seq > seen:
+                outbox.expect(cache, item)
+            if item.entries:
+                entries.acknowledge(cache, item.session, item.entries, result.received_at)
+            else:
+                sessions.bury(cache, item.wire)
+                outbox.tombstone(cache, item.wire)
+        outbox.drop(cache, [item.row for item in batch])
+    done.sent += len(batch)
+    done.sent_bytes += sum(len(item.raw) for item in batch)
+    progress(f"sent {done.sent} records")
 
 
 def _recover(journal: Journal, error: ServiceRefusedError, claimed: set[str]) -> bool:

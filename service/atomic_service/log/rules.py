@@ -119,9 +119,10 @@ def _verify_chains(events: list[Sealed], sign_key: bytes) -> None:
         vouched.add((header.session, header.writer, header.n - 1, header.prev))
 
 
-def next_chain(chain: bytes, event_id: bytes) -> bytes:
-    """The check of content that goes with a place in the log."""
-    return hashlib.sha256(chain + event_id).digest()[:CHAIN_SIZE]
+def next_chain(chain: bytes, event_id: bytes, received_at: int) -> bytes:
+    """The check of content that goes with a place in the log. The time is part of it: a log that lost a record and
+    took the same bytes again says another time than those who read it before know."""
+    return hashlib.sha256(chain + event_id + received_at.to_bytes(8, "big")).digest()[:CHAIN_SIZE]
 
 
 def is_ahead(header: Header, received_at: int) -> bool:
@@ -167,7 +168,7 @@ class _Draft:
             raise Refused(ErrorCode.SESSION_DEAD, session=header.session)
         self._follow(sealed)
         self._head += 1
-        self._chain = next_chain(self._chain, sealed.id)
+        self._chain = next_chain(self._chain, sealed.id, self._now)
         self._events.append(NewEvent(self._head, self._chain, sealed))
         pushed = Pushed(sealed.id, self._head, True, self._now)
         self._known[sealed.id] = pushed

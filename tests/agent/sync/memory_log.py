@@ -59,7 +59,8 @@ class MemoryLog:
             ]
             if header.n != len(own) + 1 or header.prev != (own[-1].id if own else ZERO32):
                 raise ServiceRefusedError("forked", code="writer_forked")
-            chain = hashlib.sha256((rows[-1][2] if rows else bytes(16)) + sealed.id).digest()[:16]
+            before = rows[-1][2] if rows else bytes(16)
+            chain = hashlib.sha256(before + sealed.id + self.clock.to_bytes(8, "big")).digest()[:16]
             rows.append((sealed, self.clock, chain))
             results.append(wire.Pushed(sealed.id, len(rows), True, self.clock))
             if header.kind == Kind.TOMBSTONE:

@@ -84,14 +84,14 @@ def test_chain_of_another_key_is_refused(device: Device) -> None:
 
 
 def test_chain_covers_every_id_in_order(device: Device) -> None:
-    """The chain at a place is a hash over all ids before it, so two histories differ there."""
+    """The chain at a place is a hash over all ids and times before it, so two histories differ there."""
     writer = device.writer(SESSION)
     events = [parse(writer.seal()) for _ in range(3)]
     plan = plan_push(state(), events, device.id, NOW)
     chain = bytes(16)
     for event in events:
-        chain = hashlib.sha256(chain + event.id).digest()[:16]
-        assert next_chain(b"", b"") != chain
+        chain = hashlib.sha256(chain + event.id + NOW.to_bytes(8, "big")).digest()[:16]
+        assert next_chain(b"", b"", 0) != chain
     assert plan.chain == plan.events[-1].chain == chain
 
 
