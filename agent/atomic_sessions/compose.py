@@ -5,6 +5,7 @@ whoever reads them is `formats.pi`. Facts: formats/atomic-sessions.md sections 3
 """
 
 import json
+import math
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -184,10 +185,18 @@ def _thinking(block: Thinking) -> dict[str, Any]:  # JSON
 def _object(arguments: str) -> Any:  # JSON of any shape
     """Arguments as the value they spell; text that is no JSON object is kept under one member."""
     try:
-        found = json.loads(arguments or "{}")
+        found = json.loads(arguments or "{}", parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         found = arguments
     return found if isinstance(found, dict) else {"arguments": found}
+
+
+def _finite(text: str) -> float:
+    """ValueError for what Python reads and JSON has no word for: 1e999, NaN."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("not a JSON number")
+    return value
 
 
 def _usage(usage: Usage) -> dict[str, Any]:  # JSON

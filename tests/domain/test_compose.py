@@ -3,6 +3,7 @@
 import json
 import uuid
 
+import msgspec
 import pytest
 
 from atomic_sessions import compose
@@ -112,14 +113,14 @@ def test_lone_surrogates_do_not_break_a_line() -> None:
     assert pi.view(raw).spoken() == "a\ufffdb"
 
 
-def test_arguments_that_are_no_object_are_kept() -> None:
-    """Half a JSON of a cut stream is kept as text under one member."""
-    raw = compose.message(
-        "i", None, AT, {"role": "assistant", "content": compose.content([ToolCall("c", "t", '{"a": ')])}
-    )
+@pytest.mark.parametrize("arguments", ['{"a": ', '{"a": 1e999}', '{"a": NaN}'])
+def test_arguments_that_are_no_object_are_kept(arguments: str) -> None:
+    """Half a JSON of a cut stream, and numbers JSON has no word for, are kept as text under one member."""
+    said = {"role": "assistant", "content": compose.content([ToolCall("c", "t", arguments)])}
+    raw = compose.message("i", None, AT, said)
     call = pi.view(raw).blocks[0]
     assert isinstance(call, ToolCall)
-    assert json.loads(call.arguments) == {"arguments": '{"a": '}
+    assert msgspec.json.decode(call.arguments) == {"arguments": arguments}
 
 
 def test_times_are_iso_with_milliseconds() -> None:
