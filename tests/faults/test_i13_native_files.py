@@ -29,7 +29,7 @@ from agent.capture.files import (
     the_row,
 )
 from atomic_agent.cache.cache import Cache
-from atomic_agent.capture import follow, run, sources
+from atomic_agent.capture import begin, follow, run, sources
 from atomic_agent.keys.local_key import LocalKey
 
 
@@ -243,7 +243,7 @@ def test_i13_rewritten_between_two_glances(
     append(file, message(agent, 2, "appended") + b"\n")
     old = file.read_bytes()
     new = content_of(agent, *(message(agent, n, "quite another " * 9) for n in range(40 if longer else 3)))
-    real = follow._still_there
+    real = begin.still_there
 
     def rewritten_after(*arguments: object) -> bytes | None:
         found = real(*arguments)  # type: ignore[arg-type]  # passed on as it came
@@ -251,7 +251,7 @@ def test_i13_rewritten_between_two_glances(
             file.write_bytes(new)
         return found
 
-    monkeypatch.setattr(follow, "_still_there", rewritten_after)
+    monkeypatch.setattr(begin, "still_there", rewritten_after)
     assert capture(cache, file).rewritten == 1
     assert raws(cache) == set(old.splitlines()[:-1]) | set(new.splitlines())
 

@@ -8,66 +8,34 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO
 
 import msgspec
 import zstandard
 from msgspec import Struct
 
-from atomic_agent.cache import entries, files, leaf, sessions
+from atomic_agent.cache import entries, files
 from atomic_agent.cache.cache import Cache, fingerprint
 from atomic_agent.cache.open import transaction
-from atomic_agent.capture.facts import facts_of, head, path_name
+from atomic_agent.capture.begin import Start, Taken, begin, plain
+from atomic_agent.capture.facts import path_name
 from atomic_agent.capture.placing import Placing
 from atomic_agent.capture.side_files import sides_changed, stat_of, take_sides
 from atomic_agent.capture.sources import Source, is_packed
 from atomic_sessions.errors import BadSessionFileError
-from atomic_sessions.formats.detect import detect
 from atomic_sessions.formats.lines import Line, split
 from atomic_sessions.formats.scan import Scanner, ScanState
-from atomic_sessions.ids import session_key
 
 CHUNK = 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 BATCH_LINES = 4000
 CHECK_BYTES = 4096
-MAX_WINDOW = 1 << 27
 TRIES = 3
 NO_FILE = "not a regular file"
-
-Outcome = Literal["new", "updated", "unchanged", "skipped", "deleted"]
-
-
-class Taken(Struct):
-    """What came of one file. `session` is the row of its session, 0 when it has none here."""
-
-    outcome: Outcome
-    agent: str = ""
-    why: str = ""
-    entries: int = 0
-    damaged: int = 0
-    held_back: bool = False
-    rewritten: bool = False
-    bytes: int = 0
-    session: int = 0
 
 
 class _ChangedError(Exception):
     """What was read no longer stands in the file: it was rewritten meanwhile."""
-
-
-class _Start(Struct, frozen=True):
-    """Where reading begins: at a mark, or at the top of a file. `before` is what stands just above it."""
-
-    session: int
-    agent: str
-    internal: bool
-    offset: int
-    state: ScanState
-    fresh: bool
-    rewritten: bool
-    has_tail: bool = False
-    before: bytes = b""
 
 
 def take(
@@ -131,11 +99,13 @@ def _attempts(
         # Before anything is read, so that a change after it is seen.
         found = os.fstat(stream.fileno())
         mark = files.mark(cache, path_name(source.path))
-        start = _begin(cache, source, _plain(source, stream), mark, now, only)
+        start = begin(cache, source, plain(source, stream), mark, only)
         if isinstance(start, Taken):
             return total or start
         if total is None:
             total = Taken("new" if start.fresh else "updated", start.agent, session=start.session)
+        # Between two tries another session's file may have come.
+        total.agent, total.session = start.agent, start.session
         total.rewritten |= start.rewritten
         try:
             _read(cache, source, stream, start, found, now, total, progress)
@@ -146,109 +116,17 @@ def _attempts(
     return total
 
 
-def _plain(source: Source, stream: BinaryIO) -> BinaryIO:
-    """The file's content from its top. A packed file is unpacked as it is read, and only ever read from there on."""
-    if not is_packed(source.path):
-        return stream
-    stream.seek(0)
-    unpacking = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
-    return cast(BinaryIO, unpacking.stream_reader(stream, read_across_frames=True, closefd=False))
-
-
-def _begin(
-    cache: Cache,
-    source: Source,
-    stream: BinaryIO,
-    mark: files.FileMark | None,
-    now: int,
-    only: Sequence[str],
-) -> _Start | Taken:
-    if mark is not None:
-        row = sessions.get(cache, mark.session)
-        if not row.project:
-            _place(cache, source, stream, row)
-        packed = is_packed(source.path)
-        before = None if packed else _still_there(stream, mark)
-        grown = before is not None
-        state = msgspec.msgpack.decode(msgspec.msgpack.encode(mark.state), type=ScanState)
-        return _Start(
-            mark.session,
-            row.agent,
-            row.internal,
-            mark.offset if grown else 0,
-            state if grown else ScanState(),
-            fresh=False,
-            rewritten=not grown and not packed,
-            has_tail=grown and mark.size > mark.offset,
-            before=before or b"",
-        )
-    if source.agent == "codex" and source.path.suffix == ".json":
-        return Taken(
-            "skipped", "codex", why="an early session of Codex in one JSON object, which is not read"
-        )
-    lines, whole = head(stream)
-    if not whole:
-        return Taken("skipped", source.agent, why="its first line is unfinished")
-    kind = detect(lines)
-    agent = kind.agent or ("" if kind.why else source.agent)
-    if not agent or (source.agent and agent != source.agent and source.agent in {"claude-code", "codex"}):
-        return Taken("skipped", source.agent, why=kind.why or "not a session")
-    if only and agent not in only:
-        return Taken("skipped", agent)
-    try:
-        facts = facts_of(source, agent, kind.id, kind.owner, lines)
-    except BadSessionFileError as error:
-        return Taken("skipped", agent, why=error.message)
-    key = session_key(facts.agent, facts.id, facts.project)
-    facts = msgspec.structs.replace(facts, scope=key.scope)
-    above = session_key(facts.agent, facts.parent, facts.project)
-    if sessions.is_deleted(cache, key) or (
-        facts.internal and facts.parent and sessions.is_deleted(cache, above)
-    ):
-        return Taken("deleted", agent, why="deleted earlier; nothing brings it back")
-    fresh = sessions.by_key(cache, key) is None
-    with transaction(cache.connection):
-        session = sessions.ensure(cache, facts, spread=True)
-    return _Start(session, agent, facts.internal, 0, ScanState(), fresh=fresh, rewritten=False)
-
-
-def _place(cache: Cache, source: Source, stream: BinaryIO, row: sessions.SessionRow) -> None:
-    """A session whose first lines did not say where it belongs may be told by later ones."""
-    lines, _ = head(stream)
-    kind = detect(lines)
-    try:
-        facts = facts_of(source, row.agent, kind.id or row.id, kind.owner, lines)
-    except BadSessionFileError:
-        return
-    if facts.project and (facts.id, row.scope) == (
-        row.id,
-        session_key(row.agent, row.id, facts.project).scope,
-    ):
-        with transaction(cache.connection):
-            sessions.ensure(cache, msgspec.structs.replace(facts, scope=row.scope), spread=True)
-
-
-def _still_there(stream: BinaryIO, mark: files.FileMark) -> bytes | None:
-    """What stands above the mark, when it is what was read there before; None for a file that was rewritten."""
-    size = os.fstat(stream.fileno()).st_size
-    if mark.size > size or mark.offset > size:
-        return None
-    stream.seek(mark.offset - mark.check_size)
-    before = stream.read(mark.check_size)
-    return before if fingerprint(before) == mark.check_hash else None
-
-
 def _read(
     cache: Cache,
     source: Source,
     file: BinaryIO,
-    start: _Start,
+    start: Start,
     found: os.stat_result,
     now: int,
     taken: Taken,
     progress: Callable[[int], None],
 ) -> None:
-    stream = _plain(source, file)
+    stream = plain(source, file)
     offset = start.offset
     stream.seek(offset)
     batch: list[entries.Incoming] = []
@@ -294,6 +172,7 @@ def _read(
     provisional = _provisional(scanner, placing, tail) if tail is not None else None
     taken.held_back = tail is not None and provisional is None
     commit(tail, [provisional] if provisional is not None else [], end=True)
+    taken.entries += placing.told
 
 
 def _check(
@@ -380,10 +259,7 @@ def _commit(
     """Take in a batch with the mark it reaches."""
     found = reached.found
     with transaction(cache.connection):
-        moved = placing.moved(batch)
         taken.entries += entries.insert(cache, session, batch).new
-        if moved is not None:
-            leaf.move(cache, session, moved)
         mark = files.FileMark(
             path_name(source.path),
             session,

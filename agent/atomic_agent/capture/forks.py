@@ -9,6 +9,7 @@ from msgspec import Struct
 from atomic_agent.cache import entries, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
+from atomic_agent.capture import rollbacks
 from atomic_sessions.formats import codex
 from atomic_sessions.formats.codex_log import History, copies, history_of, told_before
 from atomic_sessions.ids import session_key
@@ -24,16 +25,26 @@ class Lacking(Struct, frozen=True):
     parent: str
 
 
-def complete(cache: Cache, grown: Callable[[int, int], None] = lambda *_: None) -> list[Lacking]:
+def complete(
+    cache: Cache, grown: Callable[[int, int], None] = lambda *_: None, whole: set[int] | None = None
+) -> list[Lacking]:
     """Give each fork what was said before it; those for which it is not here. A fork of a fork waits for the one
-    it left. `grown` hears (session, entries) of each that is whole now."""
-    keys = [int(key) for (key,) in cache.connection.execute(cache.sql(FORKS), (AGENT,))]
-    waiting = {key: history for key in keys if (history := lacks(cache, key)) is not None}
+    it left. `grown` hears (session, entries) of each that is whole now, `whole` remembers which need no look."""
+    known = whole if whole is not None else set()
+    waiting: dict[int, History] = {}
+    for (key,) in cache.connection.execute(cache.sql(FORKS), (AGENT,)).fetchall():
+        if key in known:
+            continue
+        begun, history, here = _beginning(cache, key)
+        if history is not None and not here:
+            waiting[key] = history
+        elif begun and (history is None or rollbacks.place_again(cache, key)):
+            known.add(key)
     going = True
     while waiting and going:
         going = False
         for key, history in list(waiting.items()):
-            if count := _fill(cache, key, history):
+            if count := fill(cache, key, history):
                 del waiting[key]
                 grown(key, count)
                 going = True
@@ -42,25 +53,36 @@ def complete(cache: Cache, grown: Callable[[int, int], None] = lambda *_: None) 
 
 def lacks(cache: Cache, key: int) -> History | None:
     """What a session points to and does not have."""
+    _, history, here = _beginning(cache, key)
+    return None if here else history
+
+
+def _beginning(cache: Cache, key: int) -> tuple[bool, History | None, bool]:
+    """Whether a session's first line is here, what it points to, and whether it has that."""
     condition = "session = ? AND file = '' AND pos < 2 ORDER BY pos, stamp, id LIMIT 2"
     first = [stored.entry for stored in entries.stored_rows(cache, condition, (key,))]
+    begun = bool(first) and first[0].pos == 0
     history = history_of(first[0].raw) if first else None
-    if history is None or entries.one(cache, key, history.joint) is not None:
-        return None
+    if history is None:
+        return begun, None, False
+    if entries.one(cache, key, history.joint) is not None:
+        return begun, history, True
     # A line in the second place is a history that was written out.
-    return history if first[-1].pos == 0 else None
+    return begun, history if first[-1].pos == 0 else None, False
 
 
-def _fill(cache: Cache, key: int, history: History) -> int:
-    """How many lines came into the fork: all that it lacked, or none."""
+def fill(cache: Cache, key: int, history: History) -> int:
+    """How many lines came into the fork: all that it lacked, or none. Its roll-backs of them get their places."""
     left = sessions.by_key(cache, session_key(AGENT, history.thread, ""))
     if left is None or left.key == key:
         return 0
     condition = "session = ? AND file = '' AND pos < ? ORDER BY pos, stamp, id"
     there = [stored.entry for stored in entries.stored_rows(cache, condition, (left.key, history.lines))]
     told = told_before(history, there)
-    if told is None:
+    if told is None or any(rollbacks.is_open(entry) for entry in told):
         return 0
     incoming = [(entry, codex.view(entry.raw)) for entry in copies(history, told)]
     with transaction(cache.connection):
-        return entries.insert(cache, key, incoming).new
+        count = entries.insert(cache, key, incoming).new
+    rollbacks.place_again(cache, key)
+    return count

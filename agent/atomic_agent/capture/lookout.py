@@ -142,9 +142,16 @@ class Lookout:
             return []
         self.unreadable.pop(path, None)
         new: list[str] = []
+        depth = seen.depth + 1
         for name in there:
-            depth = seen.depth + 1
-            if name.is_dir(follow_symlinks=depth == 1):
+            try:
+                folder = name.is_dir(follow_symlinks=depth == 1)
+            except OSError as error:
+                # A link that leads to itself, say: this name alone is passed over until the folder is listed again.
+                self.unreadable[name.path] = error.strerror or "no reason given"
+                continue
+            self.unreadable.pop(name.path, None)
+            if folder:
                 if depth < MAX_DEPTH:
                     self._seen[name.path] = _Seen(seen.place, depth, folder=True)
                     new.append(name.path)

@@ -8,7 +8,8 @@ from msgspec import Struct
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import repeatable
 from atomic_agent.capture import forks, sources
-from atomic_agent.capture.follow import Taken, take
+from atomic_agent.capture.begin import Taken
+from atomic_agent.capture.follow import take
 from atomic_sessions.errors import AtomicError, UsageError
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -124,6 +125,7 @@ def _with_sides(path: Path, agent: str) -> Source:
     sides: list[Path] = []
     folder = path.with_suffix("")
     for name in SIDE_FOLDERS:
-        if (folder / name).is_dir():
+        # One that may not be listed keeps no session from being read.
+        with suppress(OSError):
             sides.extend(sorted(p for p in (folder / name).iterdir() if p.is_file()))
     return Source(path, agent, "", tuple(sides))

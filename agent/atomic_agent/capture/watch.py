@@ -17,7 +17,8 @@ from atomic_agent.cache import sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import disk_error, repeatable
 from atomic_agent.capture import forks, sources
-from atomic_agent.capture.follow import Taken, take
+from atomic_agent.capture.begin import Taken
+from atomic_agent.capture.follow import take
 from atomic_agent.capture.lookout import Lookout, Place
 from atomic_agent.capture.notices import notices
 from atomic_agent.capture.run import check
@@ -33,6 +34,8 @@ GATHER_SECONDS = 0.2
 """What an agent writes at once is taken in at once."""
 SETTLED_SECONDS = 5.0
 """A file that cannot be read is named after this long: its agent may be about to write it."""
+SOON_SECONDS = 2.0
+"""A file that cannot be read is tried again after this long until it is named, then after RETRY_SECONDS."""
 RETRY_SECONDS = 15.0
 AGAIN_SECONDS = 60.0
 
@@ -102,6 +105,8 @@ class _Following:
         self._cache, self._lookout, self._only = cache, lookout, only
         self._tell, self._say = tell, say
         self._waiting: dict[Path, sources.Source] = {}
+        self._again: dict[Path, float] = {}
+        self._whole: set[int] = set()
         self._refused: dict[str, tuple[str, float]] = {}
         self._told: dict[str, str] = {}
         self._refresh_at = 0.0
@@ -112,7 +117,8 @@ class _Following:
         """One look, and what it found taken in."""
         for source in self._lookout.look():
             self._waiting[source.path] = source
-        if self._waiting:
+            self._again.pop(source.path, None)
+        if any(self._again.get(path, 0.0) <= time.monotonic() for path in self._waiting):
             try:
                 self._take_all()
             except sqlite.OperationalError as error:
@@ -125,13 +131,17 @@ class _Following:
         if time.monotonic() >= self._refresh_at:
             # Which project a folder belongs to is remembered in a process; this one lives for days.
             project_of.cache_clear()
+            self._whole.clear()
             self._refresh_at = time.monotonic() + AGAIN_SECONDS
         # A kill may have come between a session and the forks that waited for it.
         logs, self._first = self._first, False
         with repeatable(self._cache.connection):
             for path, source in list(self._waiting.items()):
+                if self._again.get(path, 0.0) > time.monotonic():
+                    continue
                 logs |= self._take(source) == forks.AGENT
-                del self._waiting[path]
+                if path not in self._again:
+                    del self._waiting[path]
             if logs:
                 self._complete()
         if self.pause != LOOK_SECONDS:
@@ -139,15 +149,20 @@ class _Following:
             self.pause = LOOK_SECONDS
 
     def _take(self, source: sources.Source) -> str:
-        """Take in one file; the agent whose session grew by it."""
+        """Take in one file; the agent whose session grew by it. One that cannot be read now waits: that may pass
+        without a sign of its own, as when too many files are open."""
         name = str(source.path)
+        self._again.pop(source.path, None)
         try:
             taken = take(self._cache, source, time.time_ns() // 1_000_000, only=self._only)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             self._refused.pop(name, None)
             return ""
         except OSError as error:
             self._refuse(name, f"unreadable: {error.strerror}")
+            self._again[source.path] = time.monotonic() + (
+                RETRY_SECONDS if name in self._told else SOON_SECONDS
+            )
             return ""
         except BadSessionFileError as error:
             self._refuse(name, error.message)
@@ -174,7 +189,7 @@ class _Following:
             row = sessions.get(self._cache, session)
             self._tell(Change(row.id, row.agent, count, new=False, rewritten=False))
 
-        for lacking in forks.complete(self._cache, grown):
+        for lacking in forks.complete(self._cache, grown, self._whole):
             self._refuse(
                 lacking.session,
                 f"what was said before it is in session {lacking.parent}, which is not here; shown from the fork on",
@@ -217,6 +232,7 @@ def beside(journal: Journal, tell: Tell, say: Say) -> Iterator[None]:
 
 
 def _work(journal: Journal, stop: threading.Event, tell: Tell, say: Say) -> None:
+    stuck = ""
     while True:
         try:
             with alone(journal), reopen(journal) as own:
@@ -224,6 +240,12 @@ def _work(journal: Journal, stop: threading.Event, tell: Tell, say: Say) -> None
                 return
         except BusyError:
             pass
+        except (StoreWriteError, OSError) as error:
+            # A disk that is full or read-only now, too many open files: said once, and tried again.
+            why = f"{error.strerror or type(error).__name__}." if isinstance(error, OSError) else str(error)
+            if why != stuck:
+                stuck = why
+                say(f"atomic: {stuck} The agents' files are followed when that has passed.")
         except AtomicError as error:
             say(f"atomic: {error} The agents' files are not followed any more.")
             return

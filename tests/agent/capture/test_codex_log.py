@@ -1,6 +1,7 @@
 """Codex's logs speak of lines that stand elsewhere: turns taken back, and what was said before a fork."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from agent.capture.files import Record, append, capture, exported, raw, rows, te
 from atomic_agent.cache import entries, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
-from atomic_agent.capture import follow
+from atomic_agent.capture import follow, forks, placing, rollbacks
 from atomic_agent.turns.history import load
 from atomic_sessions.entry import Entry
 
@@ -290,3 +291,60 @@ def test_a_deleted_session_lends_nothing(cache: Cache, tmp_path: Path) -> None:
     _forked(tmp_path, FORK, ID, told, 10, "f")
     assert [one.parent for one in capture(cache, tmp_path).lacking] == [ID]
     assert _open(cache, FORK) == ["ask f", "say f"]
+
+
+def test_whole_forks_are_not_looked_at_again(cache: Cache, tmp_path: Path) -> None:
+    """A watch asks after each change of a Codex session; what has its beginning, or needs none, is remembered."""
+    told = [_meta(), *_turn(1, "1")]
+    _forked(tmp_path, FORK, ID, told, 10, "f")
+    write(_file(tmp_path, DEEP), _meta(DEEP, 20, forked_from_id=ID), *_turn(21, "old"))
+    capture(cache, tmp_path)
+    whole: set[int] = set()
+    assert [one.session for one in forks.complete(cache, whole=whole)] == [FORK]
+    assert whole == {rows(cache)[DEEP].key}
+    write(_file(tmp_path, ID), *told)
+    capture(cache, _file(tmp_path, ID))
+    assert forks.complete(cache, whole=whole) == []
+    assert whole == {rows(cache)[name].key for name in (DEEP, FORK)}
+    asked: list[str] = []
+    cache.connection.set_trace_callback(asked.append)
+    assert forks.complete(cache, whole=whole) == []
+    cache.connection.set_trace_callback(None)
+    assert len(asked) == 1
+
+
+def test_killed_while_a_line_is_given_its_place(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read before it is in the cache then, and the line itself is read again as the same one."""
+    told = [_meta(), *_turn(1, "1"), *_turn(2, "2"), _back(3, 1), *_turn(4, "4")]
+    write(_file(tmp_path, ID), *told)
+    fork, _ = _forked(tmp_path, FORK, ID, told, 10, "f")
+    append(fork, _back(11, 2), *_turn(12, "g"))
+
+    class KilledError(Exception):
+        pass
+
+    real_place, real_fill = rollbacks.kept_above, forks.fill
+    kills = [0, 0]
+
+    def killing(number: int, real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            kills[number] += 1
+            if kills[number] % 2:
+                raise KilledError
+            return real(*arguments)
+
+        return call
+
+    monkeypatch.setattr(placing, "kept_above", killing(0, real_place))
+    monkeypatch.setattr(forks, "fill", killing(1, real_fill))
+    for _ in range(3):
+        with pytest.raises(KilledError):
+            capture(cache, tmp_path)
+    capture(cache, tmp_path)
+    assert kills == [4, 2]
+    assert exported(cache, ID) == text_of(told)
+    first, *rest = fork.read_bytes().splitlines(keepends=True)
+    assert exported(cache, FORK) == first + text_of(told) + b"".join(rest)
+    assert _open(cache, FORK) == ["ask 1", "say 1", "ask g", "say g"]

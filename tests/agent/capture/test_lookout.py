@@ -1,6 +1,7 @@
 """Which files changed, asked without reading them: nothing is missed, and a look costs little."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -253,3 +254,35 @@ def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
     clock.now += EVERYTHING_SECONDS
     assert _paths(watched.look()) == [tmp_path / "-p" / "a.jsonl"]
     assert watched.unreadable == {}
+
+
+def test_a_link_to_itself_is_passed_over(tmp_path: Path) -> None:
+    """Directly below a root, where links are followed: named, all else is seen; read when it leads somewhere."""
+    _make(tmp_path, "root/-p/a.jsonl", "elsewhere/b.jsonl")
+    root, clock = tmp_path / "root", Clock()
+    loop = root / "-loop"
+    loop.symlink_to(loop.name)
+    watched = Lookout([Place("claude-code", root)], None, clock, _settled)
+    assert _paths(watched.look()) == [root / "-p" / "a.jsonl"]
+    assert list(watched.unreadable) == [str(loop)]
+    assert _paths(list(sources.find("claude-code", root))) == [root / "-p" / "a.jsonl"]
+    loop.unlink()
+    loop.symlink_to(tmp_path / "elsewhere")
+    clock.now += EVERYTHING_SECONDS
+    assert _paths(watched.look()) == [loop / "b.jsonl"]
+    assert watched.unreadable == {}
+
+
+def test_a_side_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps no session from being seen."""
+    _make(tmp_path, "-p/a.jsonl", "-p/a/tool-results/one.txt")
+    real = Path.iterdir
+
+    def refusing(self: Path) -> Iterator[Path]:
+        if self.name == "tool-results":
+            raise PermissionError(13, "Permission denied")
+        return real(self)
+
+    monkeypatch.setattr(Path, "iterdir", refusing)
+    watched = Lookout([Place("claude-code", tmp_path)])
+    assert _paths(watched.look()) == [tmp_path / "-p" / "a.jsonl"]
