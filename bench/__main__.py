@@ -20,6 +20,7 @@ from bench.keyring import list_keyring
 from bench.large import large
 from bench.service import service_push_ratio
 from bench.stage import Figure
+from bench.stores import stores
 from bench.watching import watch_idle, watch_lag
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
@@ -34,6 +35,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "watch": lambda bench: chain(
         watch_idle(bench.root, bench.data, bench.runs), watch_lag(bench.root, bench.data, bench.runs)
     ),
+    "stores": lambda bench: stores(bench.root, bench.runs),
     "large": lambda bench: large(bench.root),
 }
 

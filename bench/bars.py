@@ -24,6 +24,9 @@ AT_MOST: dict[str, float] = {
     "capture_500mb_rss": 150.0,
     "push_500mb_rss": 150.0,
     "list_100k": 1.0,
+    "list_2000_files": 3.0,
+    "list_2000_again": 0.2,
+    "page_10000": 0.05,
 }
 AT_LEAST: dict[str, float] = {"service_push_ratio": 0.5}
 RATIOS: dict[str, float] = {"capture_50mb": 1.3}
