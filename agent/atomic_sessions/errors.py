@@ -76,8 +76,8 @@ class CacheRefusedError(AtomicError):
 class CacheDamagedError(CacheRefusedError):
     """The right key does not open the cache: bytes of it were altered. What can be read can be salvaged."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, "Run: atomic doctor --repair")
+    def __init__(self, message: str, mend: str = "Run: atomic doctor --repair") -> None:
+        super().__init__(message, mend)
 
 
 class BadSessionFileError(AtomicError):

@@ -64,6 +64,13 @@ def test_side_files_while_open(tmp_path: Path) -> None:
         opening.write_keyinfo(place.keyinfo, opening.KeyInfo(1, key.name, key.check_value))
         stored.ensure(cache)
         assert _modes(place.folder) == dict.fromkeys(
-            ["journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "journal.keyinfo"], 0o600
+            [
+                "journal.sqlite",
+                "journal.sqlite-wal",
+                "journal.sqlite-shm",
+                "journal.sqlite.lock",
+                "journal.keyinfo",
+            ],
+            0o600,
         )
         assert place.folder.stat().st_mode & 0o777 == 0o700

@@ -16,7 +16,9 @@ import sqlcipher3.dbapi2 as sqlite
 from msgspec import Struct
 
 from atomic_agent import private_files
+from atomic_agent.cache.held import Held, beginning
 from atomic_agent.keys.local_key import LocalKey
+from atomic_agent.locks import LockedError
 from atomic_sessions.errors import CacheDamagedError, CacheRefusedError, KeyMissingError, StoreWriteError
 
 if TYPE_CHECKING:
@@ -64,9 +66,12 @@ def check_key(path: Path, keyinfo: Path, key: LocalKey) -> None:
         )
 
 
-def connect(path: Path, key: LocalKey, keyinfo: Path, *, create: bool = True) -> "Connection":
+def connect(
+    path: Path, key: LocalKey, keyinfo: Path, *, create: bool = True, alone: bool = False
+) -> "Connection":
     """An open, keyed, checked connection in WAL mode, with foreign keys and memory temp tables.
 
+    Nobody replaces the file until it is closed; `alone`: who asks has taken the cache's lock.
     Raises CacheRefusedError, KeyMissingError or StoreWriteError; an existing file is never changed by
     a refused open.
     """
@@ -80,15 +85,35 @@ def connect(path: Path, key: LocalKey, keyinfo: Path, *, create: bool = True) ->
         _create(path, key, keyinfo)
     else:
         private_files.check_file(path)
-        _refuse_foreign(path)
         check_key(path, keyinfo, key)
-    connection = _keyed(path, key)
+    connection = _keyed(path, key, _hold(path, alone=alone))
     try:
-        _verify(connection, path, key)
+        _verify(connection, path, key, keyinfo)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _hold(path: Path, *, alone: bool) -> Held:
+    """The file that lies at the path and stays there. It is looked at first: beside another program's file no
+    lock is made."""
+    while True:
+        held = Held(path)
+        try:
+            _refuse_foreign(path, held)
+            if alone:
+                return held
+            held.share(BUSY_SECONDS)
+            if held.is_in_place():
+                return held
+        except LockedError as error:
+            held.release()
+            raise disk_error(sqlite.OperationalError("database is locked")) from error
+        except BaseException:
+            held.release()
+            raise
+        held.release()
 
 
 def _create(path: Path, key: LocalKey, keyinfo: Path) -> None:
@@ -105,19 +130,21 @@ def _create(path: Path, key: LocalKey, keyinfo: Path) -> None:
         ) from error
 
 
-def _refuse_foreign(path: Path) -> None:
-    with path.open("rb") as stream:
-        if stream.read(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
-            raise CacheRefusedError(
-                f"{path} is another program's database, not our encrypted cache; it was not touched.",
-                "Point ATOMIC_HOME to another folder, or choose another file with --session-store.",
-            )
+def _refuse_foreign(path: Path, held: Held) -> None:
+    if held.beginning(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
+        raise CacheRefusedError(
+            f"{path} is another program's database, not our encrypted cache; it was not touched.",
+            "Point ATOMIC_HOME to another folder, or choose another file with --session-store.",
+        )
 
 
-def _keyed(path: Path, key: LocalKey) -> "Connection":
+def _keyed(path: Path, key: LocalKey, held: Held | None = None) -> "Connection":
     connection: Connection = sqlite.connect(
         str(path), timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
+    if held is not None:
+        # What SQLite keeps a function of it lets go of when it has closed the files, and not before.
+        connection.create_function("is_in_place", 0, held.is_in_place)
     # Silences "hmac check failed" on stderr; must stand before the key (security.md 1.3, 4).
     connection.execute("PRAGMA cipher_log_level = NONE")
     connection.execute(f'PRAGMA key = "{_pragma_key(key.database_key())}"')
@@ -131,7 +158,7 @@ def _pragma_key(raw: bytes) -> str:
     return f"x'{raw.hex()}'"
 
 
-def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
+def _verify(connection: "Connection", path: Path, key: LocalKey, keyinfo: Path) -> None:
     version = connection.execute("PRAGMA cipher_version").fetchone()
     if not version or not version[0]:
         raise CacheRefusedError(
@@ -143,9 +170,7 @@ def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
     except sqlite.OperationalError as error:
         raise disk_error(error) from error
     except sqlite.DatabaseError:
-        raise CacheDamagedError(
-            f"The cache {path} is damaged: it does not open with its key {key.name}."
-        ) from None
+        raise CacheDamagedError(_unopened(path, key, keyinfo)) from None
     if mode != ("wal",):
         raise CacheRefusedError(
             f"{path} lies on a file system that cannot share memory (NFS, SMB).",
@@ -155,6 +180,13 @@ def _verify(connection: "Connection", path: Path, key: LocalKey) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -16000")
+
+
+def _unopened(path: Path, key: LocalKey, keyinfo: Path) -> str:
+    """Without the key info nobody knows whether it is the key or the cache."""
+    if read_keyinfo(keyinfo) is None:
+        return f"The cache {path} does not open with the key {key.name}: it is another key's, or damaged."
+    return f"The cache {path} is damaged: it does not open with its key {key.name}."
 
 
 def _write_ahead(connection: "Connection") -> object:
@@ -172,11 +204,10 @@ def _write_ahead(connection: "Connection") -> object:
 
 def assert_sealed(path: Path) -> None:
     """After the first commit: the file's first bytes are not readable."""
-    with path.open("rb") as stream:
-        if stream.read(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
-            raise CacheRefusedError(
-                "The cache came out unencrypted and is not used.", "Reinstall atomic-sessions."
-            )
+    if beginning(path, len(PLAIN_MAGIC)) == PLAIN_MAGIC:
+        raise CacheRefusedError(
+            "The cache came out unencrypted and is not used.", "Reinstall atomic-sessions."
+        )
 
 
 @contextmanager

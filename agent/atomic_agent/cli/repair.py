@@ -53,4 +53,7 @@ def told(done: Repaired) -> list[str]:
         lines.append(f"{found.turns} unfinished turns are kept and offered at the next open.")
     if not found.certain:
         lines.append("The next sync reads the account's log from its start and sends what it lacks.")
+    if found.left_out:
+        names = ", ".join(map(repr, found.left_out))
+        lines.append(f"Of other programs' tables these did not come over whole: {names}.")
     return lines

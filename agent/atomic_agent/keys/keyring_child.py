@@ -25,13 +25,24 @@ LINUX = "keyring.backends.SecretService.Keyring"
 def answer(request: dict[str, Any]) -> dict[str, Any]:  # JSON
     """Do one thing with the keyring."""
     recorded = request["do"] == "get" and request.get("backend") == LINUX
-    # The variable is a person's word on which backend is asked, or a test's.
-    if recorded and "PYTHON_KEYRING_BACKEND" not in os.environ:
+    if recorded and not _is_configured():
         try:
-            return _from_secret_service(request["account"])
+            found = _from_secret_service(request["account"])
         except ImportError:
             pass  # the library knows why
+        else:
+            # An item that is not where it would be looked for is the library's to find.
+            if not found.get("ok") or found["secret"] is not None:
+                return found
     return _by_library(request)
+
+
+def _is_configured() -> bool:
+    """A person, or a test, told the library which backend to ask, or how."""
+    if any(name == "PYTHON_KEYRING_BACKEND" or "KEYRING_PROPERTY_" in name for name in os.environ):
+        return True
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111  # no pathlib here
+    return os.path.lexists(f"{folder}/python_keyring/keyringrc.cfg")
 
 
 def _from_secret_service(account: str) -> dict[str, Any]:  # JSON

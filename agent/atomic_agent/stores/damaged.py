@@ -41,7 +41,7 @@ class Damaged:
 
     def __init__(self, path: Path, key: LocalKey, keyinfo: Path, pages: int) -> None:
         self._whole = pages
-        self._open: Callable[[], Connection] = lambda: connect(path, key, keyinfo, create=False)
+        self._open: Callable[[], Connection] = lambda: connect(path, key, keyinfo, create=False, alone=True)
         self._connection = self._open()
         self._pages = path.stat().st_size // PAGE_BYTES + 1
 
@@ -59,7 +59,12 @@ class Damaged:
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table, none when there is no such table."""
-        return [str(row[1]) for row in self.ask(f'PRAGMA table_info("{table}")')]
+        return [str(row[1]) for row in self.ask(f"PRAGMA table_info({quoted(table)})")]
+
+    def keys(self, table: str) -> list[str]:
+        """The columns of a table's primary key, in its order."""
+        what = "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk"
+        return [str(row[0]) for row in self.ask(what, (table,))]
 
     def broken_pages(self) -> tuple[int, bool]:
         """How many pages were altered, and whether that is all there is: nothing was cut off."""
@@ -76,7 +81,7 @@ class Damaged:
 
         `index`: one of the table's that holds all its rows, to tell where a table ends whose end is broken.
         """
-        what = f'SELECT "{key}", {_listed(columns)} FROM "{table}" NOT INDEXED WHERE "{key}"'
+        what = f'SELECT "{key}", {listed(columns)} FROM {quoted(table)} NOT INDEXED WHERE "{key}"'
         low = 0
         while (last := (yield from self._run(what, key, low, HIGHEST))) is not None:
             yield None
@@ -91,7 +96,7 @@ class Damaged:
         """The highest key there can be."""
         try:
             if index:
-                found = next(self.ask(f'SELECT max("{key}") FROM "{table}" INDEXED BY "{index}"'))
+                found = next(self.ask(f'SELECT max("{key}") FROM {quoted(table)} INDEXED BY "{index}"'))
                 return found[0] if isinstance(found[0], int) else last
         except BrokenError:
             pass
@@ -154,11 +159,11 @@ class Damaged:
     def in_order(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> Iterator[Row | None]:
         """The rows of a table without row numbers: from its start, and when that breaks from its end; None
         where some could not be read."""
-        what = f'SELECT {_listed(columns)} FROM "{table}"'
+        what = f"SELECT {listed(columns)} FROM {quoted(table)}"
         places = [columns.index(key) for key in keys]
         last: Row | None = None
-        order = f" ORDER BY {_listed(keys)}"
-        after = f" WHERE ({_listed(keys)}) > ({','.join('?' * len(keys))})"
+        order = f" ORDER BY {listed(keys)}"
+        after = f" WHERE ({listed(keys)}) > ({','.join('?' * len(keys))})"
         for limit in ("", " LIMIT 1"):
             try:
                 for row in self.ask(f"{what}{after if last else ''}{order}{limit}", last or ()):
@@ -176,8 +181,14 @@ class Damaged:
             return
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+def quoted(name: str) -> str:
+    """A name as SQL takes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns, put behind one another."""
+    return ", ".join(map(quoted, names))
 
 
 def _number(row: Row) -> int:

@@ -17,11 +17,13 @@ from msgspec import Struct, field
 
 from atomic_agent import private_files
 from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.open import PLAIN_MAGIC, check_key, connect, disk_error
+from atomic_agent.cache.held import beginning, lock_of
+from atomic_agent.cache.open import PLAIN_MAGIC, check_key, connect, disk_error, read_keyinfo
 from atomic_agent.keys import sources
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
 from atomic_agent.locks import LockedError, exclusive
+from atomic_agent.stores.copying import copy_cache, is_readable
 from atomic_agent.stores.damaged import PAGE_BYTES, Damaged
 from atomic_agent.stores.salvage import Progress, Salvaged, salvage
 from atomic_sessions.errors import (
@@ -36,7 +38,6 @@ LOCKS = ("sync.lock", "capture.lock")
 SIDE_FILES = ("-wal", "-shm")
 SHARED_LOCK = (0x40000002, 510)
 """Where SQLite's own locks lie in a database file: held by whoever has it open in WAL mode."""
-COPY_BYTES = 1 << 20
 Agree = Callable[[str], None]
 
 
@@ -72,21 +73,33 @@ def repair(home: Home, progress: Progress, agree: Agree, now: Callable[[], float
     progress("looking at every page")
     if is_healthy(home, key):
         return Repaired(healthy=True)
-    with _alone(home) as handle:
-        return _mend(home, key, handle, progress, agree, now)
+    with _alone(home):
+        # Another repair may have mended it since.
+        if is_healthy(home, key, alone=True):
+            return Repaired(healthy=True)
+        with _locked(home.cache) as handle:
+            return _mend(home, key, handle, progress, agree, now)
 
 
-def is_healthy(home: Home, key: LocalKey) -> bool:
+def is_healthy(home: Home, key: LocalKey, *, alone: bool = False) -> bool:
     """SQLite reads all that is in use and finds it consistent. (A page that is free may never have been
     written, so a check of every page's code would find fault with a sound file.)"""
     try:
-        connection = connect(home.cache, key, home.keyinfo, create=False)
+        connection = connect(home.cache, key, home.keyinfo, create=False, alone=alone)
     except CacheDamagedError:
+        return False
+    except StoreWriteError:
+        if is_readable(home.cache):
+            raise
         return False
     try:
         found: object = connection.execute("PRAGMA integrity_check(1)").fetchone()
         return found == ("ok",)
-    except sqlite.OperationalError:
+    except sqlite.OperationalError as error:
+        if "I/O" in str(error):
+            connection.close()
+            if not is_readable(home.cache):
+                return False
         raise
     except sqlite.DatabaseError:
         return False
@@ -95,29 +108,37 @@ def is_healthy(home: Home, key: LocalKey) -> bool:
 
 
 def _refuse_plain(path: Path) -> None:
-    with path.open("rb") as stream:
-        if stream.read(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
-            raise CacheRefusedError(
-                f"{path} is another program's database, not our encrypted cache; it was not touched.",
-                "Point ATOMIC_HOME to another folder.",
-            )
+    if beginning(path, len(PLAIN_MAGIC)) == PLAIN_MAGIC:
+        raise CacheRefusedError(
+            f"{path} is another program's database, not our encrypted cache; it was not touched.",
+            "Point ATOMIC_HOME to another folder.",
+        )
 
 
 @contextmanager
-def _alone(home: Home) -> Iterator[int]:
-    """No other process syncs, follows files, makes a key, or has the cache open. Yields the open file."""
+def _alone(home: Home) -> Iterator[None]:
+    """No other process syncs, follows files, makes a key, or has the cache open; one that opens it waits."""
     with ExitStack() as held:
         try:
             for name in LOCKS:
                 held.enter_context(exclusive(home.cache.with_name(name), 0.0))
             private_files.make_folder(home.keys)
             held.enter_context(exclusive(home.keys / "lock", 0.0))
+            held.enter_context(exclusive(lock_of(home.cache), 0.0))
         except LockedError:
             raise _busy() from None
-        handle = os.open(home.cache, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-        held.callback(os.close, handle)
+        yield
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The open file, which no program of SQLite's has open, one older than our lock included."""
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    try:
         _lock(handle)
         yield handle
+    finally:
+        os.close(handle)
 
 
 if sys.platform == "win32":
@@ -154,16 +175,17 @@ def _mend(
         private_files.make_folder(work)
         copy, made = work / "old.sqlite", work / "new.sqlite"
         progress("copying")
-        _copy(home.cache, handle, copy)
+        whole_log = copy_cache(home.cache, handle, copy)
         readable = _absorb(copy, key, home.keyinfo)
         found = Salvaged(certain=False)
         if not readable:
+            _confirm_key(home, key)
             agree("Nothing of this cache can be read: its first page is broken. Set it aside and begin anew?")
         with Cache.open(made, key, home.keyinfo) as new:
             if readable:
                 old = Damaged(copy, key, home.keyinfo, pages=_pages(handle))
                 try:
-                    found = salvage(old, new, progress)
+                    found = salvage(old, new, progress, certain=whole_log)
                 finally:
                     old.close()
             _finish(new)
@@ -205,25 +227,14 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _copy(path: Path, handle: int, to: Path) -> None:
-    """The database through the locked handle, and its log by name: opening the former again loses the lock."""
-    os.lseek(handle, 0, os.SEEK_SET)
-    _pour(handle, to)
-    log = path.with_name(path.name + "-wal")
-    if _size(log):
-        private_files.check_file(log)
-        source = os.open(log, os.O_RDONLY)
-        try:
-            _pour(source, to.with_name(to.name + "-wal"))
-        finally:
-            os.close(source)
-
-
-def _pour(source: int, to: Path) -> None:
-    private_files.create(to)
-    with to.open("r+b") as stream:
-        while piece := os.read(source, COPY_BYTES):
-            stream.write(piece)
+def _confirm_key(home: Home, key: LocalKey) -> None:
+    """A cache that another key opens looks just like one whose first page is broken."""
+    if read_keyinfo(home.keyinfo) is None:
+        raise KeyMissingError(
+            f"The cache {home.cache} does not open with the key {key.name}, and {home.keyinfo}, which says"
+            " whether that is its key, is gone. Nothing was changed.",
+            "Name the key it was made with (ATOMIC_KEY_FILE), or put that file back.",
+        )
 
 
 def _absorb(copy: Path, key: LocalKey, keyinfo: Path) -> bool:
@@ -236,7 +247,7 @@ def _absorb(copy: Path, key: LocalKey, keyinfo: Path) -> bool:
         if longer > 1:
             os.truncate(copy, -(-size // PAGE_BYTES) * PAGE_BYTES * longer)
         try:
-            connection = connect(copy, key, keyinfo, create=False)
+            connection = connect(copy, key, keyinfo, create=False, alone=True)
         except CacheRefusedError:
             continue
         try:

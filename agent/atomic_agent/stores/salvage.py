@@ -9,7 +9,6 @@ it: the next sync reads the log from its start and offers what it lacks.
 
 import secrets
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 import zstandard
@@ -19,12 +18,11 @@ from atomic_agent.cache import entries, outbox, sessions, turns
 from atomic_agent.cache.cache import SCHEMA_VERSION, Cache
 from atomic_agent.cache.digest import Digest, save_digest
 from atomic_agent.cache.open import transaction
+from atomic_agent.cache.packing import unpack
 from atomic_agent.stores.damaged import BrokenError, Damaged, Row
+from atomic_agent.stores.foreign import copy_foreign
 from atomic_sessions.errors import AtomicError, CacheRefusedError
 from atomic_sessions.formats.agents import viewer
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 BATCH = 500
 ENTRY_INDEX = "session_entry_order"
@@ -45,7 +43,8 @@ Progress = Callable[[str], None]
 
 
 class Salvaged(Struct):
-    """What came over. `entries_lost` is None where nobody can count it; `certain`: nothing is missing."""
+    """What came over. `entries_lost` is None where nobody can count it; `certain`: nothing of ours is missing;
+    `left_out`: what another program keeps in the file and does not find again, or not all of it."""
 
     sessions: int = 0
     sessions_lost: int = 0
@@ -55,14 +54,18 @@ class Salvaged(Struct):
     records: int = 0
     broken_pages: int = 0
     certain: bool = True
+    left_out: list[str] = []
 
 
-def salvage(old: Damaged, new: Cache, progress: Progress) -> Salvaged:
-    """Fill an empty cache with what is readable. Raises CacheRefusedError for a cache of a newer version."""
+def salvage(old: Damaged, new: Cache, progress: Progress, *, certain: bool = True) -> Salvaged:
+    """Fill an empty cache with what is readable. Raises CacheRefusedError for a cache of a newer version.
+
+    `certain` false: more is missing than the old cache's pages tell.
+    """
     found = Salvaged()
     found.broken_pages, whole = old.broken_pages()
     # Altered pages explain themselves; a file that is wrong without one was cut, or lost what was written last.
-    found.certain = whole and found.broken_pages > 0
+    found.certain = certain and whole and found.broken_pages > 0
     run = new.connection.execute
     run("PRAGMA synchronous = OFF")  # the file is put on the disk once, when it is whole
     _Copy(old, new, found, progress).all()
@@ -96,7 +99,7 @@ class _Copy:
             for table, keys in IN_ORDER.items():
                 self._plain(table, keys)
             self._turns()
-        self._others()
+        self.found.left_out = copy_foreign(self.old, self.new.connection)
 
     def _shared(self, table: str) -> list[str]:
         """The columns that both caches have, in the new one's order."""
@@ -232,34 +235,13 @@ class _Copy:
                 self.found.certain = False
         self.found.turns = len(names)
 
-    def _others(self) -> None:
-        """Tables of a program that shares the file: as they are."""
-        ours = {str(row[0]) for row in self.new.connection.execute("SELECT name FROM sqlite_master")}
-        for name, made in list(
-            self.old.ask("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL")
-        ):
-            if name not in ours and not str(name).startswith("sqlite_"):
-                _foreign(self.old, self.new.connection, str(name), str(made))
-
-
-def _foreign(old: Damaged, new: "Connection", name: str, made: str) -> None:
-    columns = old.columns(name)
-    marks = ", ".join("?" * (len(columns) + 1))
-    names = ", ".join(f'"{column}"' for column in columns)
-    new.execute(made)
-    if "WITHOUT ROWID" in made.upper():
-        return
-    for row in old.by_row(name, "rowid", columns):
-        if row is not None:
-            new.execute(f'INSERT OR IGNORE INTO "{name}" (rowid, {names}) VALUES ({marks})', row)
-
 
 def _is_whole(codec: object, raw: object, size: object) -> bool:
     """The raw line unpacks to the size that was written down with it."""
     if not isinstance(codec, int) or not isinstance(raw, bytes):
         return False
     try:
-        return len(entries.unpack(codec, raw)) == size
+        return len(unpack(codec, raw)) == size
     except AtomicError:
         return False
 

@@ -12,11 +12,14 @@ import pytest
 
 from agent.cache import stored
 from agent.cache.stored import Place
+from atomic_agent.cache import held as held_files
 from atomic_agent.cache import open as opening
 from atomic_agent.cache import search
 from atomic_agent.cache.cache import Cache
+from atomic_agent.cache.held import Held, lock_of
 from atomic_agent.keys.local_key import LocalKey
-from atomic_sessions.errors import CacheRefusedError, KeyMissingError
+from atomic_agent.locks import LockedError, exclusive
+from atomic_sessions.errors import CacheRefusedError, KeyMissingError, StoreWriteError
 
 OTHER = LocalKey(bytes(reversed(range(32))))
 
@@ -44,14 +47,14 @@ def test_a_foreign_database_is_untouched(place: Place, key: LocalKey) -> None:
 
 
 def test_a_foreign_file_is_untouched(place: Place, key: LocalKey) -> None:
-    """A file of noise is not ours either; it keeps its bytes."""
+    """A file of noise is not ours either; it keeps its bytes. (A damaged cache looks the same: it has a lock.)"""
     place.folder.mkdir(mode=0o700)
     place.db.touch(0o600)
     place.db.write_bytes(random.Random(1).randbytes(20_000))
     before = place.content()
     with pytest.raises(CacheRefusedError):
         place.open(key)
-    assert place.content() == before
+    assert place.content() == {**before, "journal.sqlite.lock": b""}
 
 
 @pytest.mark.parametrize("with_keyinfo", [True, False])
@@ -150,3 +153,52 @@ def test_two_prefixes_share_a_file(place: Place, key: LocalKey) -> None:
         assert two.connection.execute("SELECT count(*) FROM wf_session_sessions").fetchone() == (0,)
         assert one.writer != two.writer
         assert list(search.search(two, "anything")) == []
+
+
+def test_a_cache_that_is_being_replaced(place: Place, key: LocalKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waited too long for a repair is told to try again; nothing of the cache is opened."""
+    place.make(key)
+    monkeypatch.setattr(opening, "BUSY_SECONDS", 0.0)
+    with exclusive(lock_of(place.db), 0.0):
+        with pytest.raises(StoreWriteError, match="another process holds it"):
+            place.open(key)
+        opening.connect(place.db, key, place.keyinfo, alone=True).close()
+    place.open(key).close()
+
+
+def test_a_file_replaced_before_the_lock_is_ours(
+    place: Place, key: LocalKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is opened is the file that lies at the path, not the one that was looked at."""
+    place.make(key)
+    before = place.db.read_bytes()
+    real = Held.share
+    left = ["once"]
+
+    def share(held: Held, seconds: float) -> None:
+        if left:
+            left.clear()
+            other = place.db.with_name("other")
+            other.touch(0o600)
+            other.write_bytes(before)
+            other.replace(place.db)
+        real(held, seconds)
+
+    monkeypatch.setattr(Held, "share", share)
+    with place.open(key) as cache:
+        assert not left
+        assert cache.connection.execute("SELECT is_in_place()").fetchone() == (1,)
+
+
+def test_all_is_let_go(place: Place, key: LocalKey) -> None:
+    """After the last connection, and after every refusal, no handle is left open and the lock is free."""
+    place.make(key)
+    with place.open(key), place.open(key), pytest.raises(LockedError), exclusive(lock_of(place.db), 0.0):
+        pass
+    with pytest.raises(KeyMissingError):
+        place.open(OTHER)
+    place.keyinfo.unlink()
+    with pytest.raises(CacheRefusedError, match="another key's, or damaged"):
+        place.open(OTHER)
+    with exclusive(lock_of(place.db), 0.0):
+        assert held_files._identity(place.db) not in held_files._handles

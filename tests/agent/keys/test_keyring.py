@@ -240,3 +240,48 @@ def test_the_short_way_loads_no_library(kept: Path, monkeypatch: pytest.MonkeyPa
     _use(monkeypatch, "Good")
     with pytest.raises(NoKeyStoreError, match="could not be asked"):
         keyring_store.load("item", keyring_child.LINUX)
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch, direct: str | None) -> str:
+    """Who answers for the recorded Secret Service when the short way finds this."""
+    found = {"ok": True, "backend": keyring_child.LINUX, "secret": direct}
+    monkeypatch.setattr(keyring_child, "_from_secret_service", lambda _: found)
+    monkeypatch.setattr(keyring_child, "_by_library", lambda _: {"ok": True, "secret": "library"})
+    request = {"do": "get", "account": "item", "backend": keyring_child.LINUX}
+    return str(keyring_child.answer(request)["secret"])
+
+
+@pytest.mark.usefixtures("kept")
+def test_what_the_short_way_does_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library is asked before a key counts as missing."""
+    assert _asked(monkeypatch, "direct") == "direct"
+    assert _asked(monkeypatch, None) == "library"
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KEYRING_PROPERTY_PREFERRED_COLLECTION", "/org/freedesktop/secrets/collection/mine"),
+        ("KEYRING_PROPERTY_SCHEME", "KeePassXC"),
+        ("PYTHON_KEYRING_BACKEND", "keyring.backends.SecretService.Keyring"),
+    ],
+)
+def test_a_persons_variables_are_the_librarys(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """Where a variable says how the keyring is asked, the short way does not know it."""
+    monkeypatch.setenv(name, value)
+    assert _asked(monkeypatch, "direct") == "library"
+
+
+@pytest.mark.parametrize("where", ["HOME", "XDG_CONFIG_HOME"])
+def test_a_persons_config_file_is_the_librarys(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """So it is where a file names the backend."""
+    folder = kept.parent / (".config" if where == "HOME" else "elsewhere") / "python_keyring"
+    if where == "XDG_CONFIG_HOME":
+        monkeypatch.setenv(where, str(folder.parent))
+    assert _asked(monkeypatch, "direct") == "direct"
+    folder.mkdir(parents=True)
+    (folder / "keyringrc.cfg").touch()
+    assert _asked(monkeypatch, "direct") == "library"

@@ -150,6 +150,88 @@ def test_tables_of_another_program(original: Original) -> None:
         assert cache.connection.execute("SELECT * FROM theirs").fetchall() == [("a", 1), ("b", 2)]
 
 
+def _repaired_with(original: Original, *statements: str) -> tuple[Hurt, Repaired]:
+    hurt = original.copy()
+    with hurt.open() as cache:
+        for one in statements:
+            cache.connection.execute(one)
+        cache.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    hurt.flip(original.roots["session_search_data"])
+    return hurt, hurt.repair()
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (
+            "CREATE TABLE mine (v TEXT, a INT, b TEXT COLLATE NOCASE, PRIMARY KEY (b, a)) WITHOUT  ROWID",
+            "mine",
+        ),
+        ('CREATE TABLE "their ""own""" (v, a INTEGER, b)', '"their ""own"""'),
+        ("CREATE TABLE named (rowid TEXT, a INTEGER PRIMARY KEY, b TEXT)", "named"),
+    ],
+)
+def test_every_kind_of_table(original: Original, made: str, name: str) -> None:
+    """One kept by its key, one of a strange name, one whose column is called as the row number is."""
+    rows = f"INSERT INTO {name} VALUES ('x', -3, 'y'), ('z', 0, 'B'), ('w', 7, 'a')"
+    hurt, done = _repaired_with(original, made, rows)
+    assert done.salvaged.left_out == []
+    with hurt.open() as cache:
+        found = cache.connection.execute(f"SELECT * FROM {name} ORDER BY a").fetchall()
+    assert found == [("x", -3, "y"), ("z", 0, "B"), ("w", 7, "a")]
+
+
+def test_what_stands_on_tables(original: Original) -> None:
+    """Rows that name rows of a later table, row numbers below one, an index, a view and a trigger come over."""
+    hurt, done = _repaired_with(
+        original,
+        "PRAGMA foreign_keys = OFF",
+        "CREATE TABLE child (p REFERENCES parent (k))",
+        "CREATE TABLE parent (k INTEGER PRIMARY KEY)",
+        "CREATE UNIQUE INDEX only ON child (p)",
+        "CREATE VIEW both AS SELECT * FROM child JOIN parent ON p = k",
+        "CREATE TRIGGER grow AFTER INSERT ON parent BEGIN INSERT INTO child VALUES (new.k); END",
+        "INSERT INTO parent VALUES (-1)",
+    )
+    assert done.salvaged.left_out == []
+    with hurt.open() as cache:
+        run = cache.connection.execute
+        assert run("SELECT * FROM both").fetchall() == [(-1, -1)]
+        run("INSERT INTO parent VALUES (2)")
+        assert run("SELECT count(*) FROM child").fetchone() == (2,)
+
+
+def test_a_virtual_table_is_left_out_and_named(original: Original) -> None:
+    """With the tables it is kept in; a table that is only called so comes over."""
+    hurt, done = _repaired_with(
+        original,
+        "CREATE VIRTUAL TABLE ft USING fts5(t)",
+        "INSERT INTO ft VALUES ('x')",
+        "CREATE TABLE ft_notes (n)",
+    )
+    assert done.salvaged.left_out == ["ft"]
+    assert done.salvaged.certain
+    with hurt.open() as cache:
+        names = cache.connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'ft%'").fetchall()
+    assert names == [("ft_notes",)]
+
+
+def test_a_table_of_another_program_that_is_broken(original: Original) -> None:
+    """Rows of it that cannot be read are told."""
+    hurt = original.copy()
+    with hurt.open() as cache:
+        cache.connection.execute("CREATE TABLE theirs (name TEXT)")
+        cache.connection.execute("INSERT INTO theirs VALUES ('a')")
+        cache.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (root,) = cache.connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'theirs'"
+        ).fetchone()
+    hurt.flip(root - 1)
+    done = hurt.repair()
+    assert done.salvaged.left_out == ["theirs"]
+    assert hurt.lines() == original.lines
+
+
 def test_lines_that_do_not_unpack(original: Original) -> None:
     """An entry whose stored bytes are none is left out and counted."""
     hurt = original.copy()
