@@ -28,7 +28,7 @@ from atomic_agent.stores.journal import Journal, reopen
 from atomic_sessions.errors import AtomicError, BadSessionFileError, BusyError, StoreWriteError
 
 LOOK_SECONDS = 0.5
-QUIET_SECONDS = 3.0
+QUIET_SECONDS = 10.0
 """The longest sleep where the system tells of changes."""
 GATHER_SECONDS = 0.2
 """What an agent writes at once is taken in at once."""
