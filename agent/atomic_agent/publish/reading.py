@@ -1,10 +1,9 @@
-"""A session of the cache as a document for renderers, and as lines for files. Changes nothing."""
+"""A session of the cache as lines for renderers and files. Changes nothing."""
 
 from collections.abc import Iterator
 
-from atomic_agent.cache import entries, leaf, sessions
+from atomic_agent.cache import entries, sessions
 from atomic_agent.cache.cache import Cache
-from atomic_sessions.document import Document, read
 from atomic_sessions.entry import Entry
 
 
@@ -13,8 +12,3 @@ def lines_of(cache: Cache, row: sessions.SessionRow) -> Iterator[Entry]:
     for stored in entries.read(cache, row.key):
         if not stored.entry.file:
             yield stored.entry
-
-
-def document_of(cache: Cache, row: sessions.SessionRow) -> Document:
-    """The whole session as it opens here."""
-    return read(row.facts, row.label, leaf.leaf(cache, row.key), lines_of(cache, row), row.summary)
