@@ -20,7 +20,9 @@
     ├── SessionExistsError          12  an import of an id that is already here
     ├── ConfirmationError           13  something that needs a person's yes and did not get it
     ├── BusyError                   14  another process is writing this session
-    └── StoreWriteError             15  the disk refused a write
+    ├── StoreWriteError             15  the disk refused a write
+    ├── StoreUnavailableError       16  the store that was chosen cannot be opened or read
+    └── UnsupportedError            17  the store that was chosen cannot hold or do this
 
 `message` is one sentence for the person; `mend` says what to do next. Neither ever holds a key,
 message text or a secret link.
@@ -169,6 +171,18 @@ class BusyError(AtomicError):
 
 
 class StoreWriteError(AtomicError):
-    """The disk refused a write to the cache."""
+    """The disk refused a write to the store."""
 
     exit_code = 15
+
+
+class StoreUnavailableError(AtomicError):
+    """The store that was chosen cannot be opened or read; no other takes its place (B2)."""
+
+    exit_code = 16
+
+
+class UnsupportedError(AtomicError):
+    """The store that was chosen cannot hold or do this (A2)."""
+
+    exit_code = 17

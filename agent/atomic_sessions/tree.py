@@ -107,6 +107,19 @@ def _subtree_orders(tree: Tree, start: str, received: Mapping[str, int]) -> dict
     return best
 
 
+def ends(entries: Mapping[str, tuple[str | None, bool]]) -> int:
+    """How many branches end in a user or assistant message: those that none follows. An entry's id tells its
+    parent and whether it is such a message."""
+    above: set[str] = set()
+    said = [identity for identity, (_, decides) in entries.items() if decides]
+    for identity in said:
+        at = entries[identity][0]
+        while at is not None and at not in above and at in entries:
+            above.add(at)
+            at = entries[at][0]
+    return sum(identity not in above for identity in said)
+
+
 def labels(nodes: Iterable[Node]) -> dict[str, str]:
     """The current label of each labelled entry: the latest stamp wins, an empty one clears it."""
     latest: dict[str, tuple[int, str, str]] = {}

@@ -349,24 +349,21 @@ def read(cache: Cache, session: int) -> Iterator[StoredEntry]:
     yield from stored_rows(cache, "session = ? ORDER BY file, pos, stamp, id", (session,))
 
 
-def branch(cache: Cache, session: int, leaf: str | None) -> list[Entry]:
-    """Entries from the root to the leaf; each is one look-up, so the cost is the branch."""
+def climb(cache: Cache, session: int, leaf: str | None) -> Iterator[Entry]:
+    """Entries from the leaf to the root; each is one look-up, so the cost is what is asked for."""
     statement = cache.sql(
         f"SELECT {_ENTRY} FROM {{p}}session_entries WHERE session = ? AND id = ? AND loose = 0"
     )
-    found: list[Entry] = []
     seen: set[str] = set()
     at = leaf
     while at is not None and at not in seen:
         seen.add(at)
         values = cache.connection.execute(statement, (session, at)).fetchone()
         if values is None:
-            break
+            return
         entry = _stored(values).entry
-        found.append(entry)
+        yield entry
         at = entry.parent
-    found.reverse()
-    return found
 
 
 def branch_ids(cache: Cache, session: int, leaf: str | None) -> set[str]:

@@ -245,23 +245,18 @@ def _select(cache: Cache, condition: str, values: tuple[object, ...]) -> list[Se
     return [_row(values_) for values_ in rows]
 
 
-def short_ids(cache: Cache, rows: list[SessionRow]) -> dict[int, str]:
-    """What each session can be called in a command: eight characters where they are enough, else the
-    whole id. UUIDs made within a minute share their first eight."""
-    found: dict[int, str] = {}
-    for row in rows:
-        short = row.id[:8]
-        if not UUID.fullmatch(row.id):
-            found[row.key] = row.id
-            continue
-        (count,) = cache.connection.execute(
-            cache.sql(
-                "SELECT count(*) FROM {p}session_sessions WHERE deleted = 0 AND substr(lower(id), 1, 8) = ?"
-            ),
-            (short.lower(),),
-        ).fetchone()
-        found[row.key] = short if count == 1 else row.id
-    return found
+def called(cache: Cache, session: str) -> str:
+    """What a session can be called in a command: eight characters where they are enough, else the whole id.
+    UUIDs made within a minute share their first eight."""
+    if not UUID.fullmatch(session):
+        return session
+    (count,) = cache.connection.execute(
+        cache.sql(
+            "SELECT count(*) FROM {p}session_sessions WHERE deleted = 0 AND substr(lower(id), 1, 8) = ?"
+        ),
+        (session[:8].lower(),),
+    ).fetchone()
+    return session[:8] if count == 1 else session
 
 
 def _one(rows: list[SessionRow], project: str, wanted: str) -> SessionRow:

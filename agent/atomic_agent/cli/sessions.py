@@ -127,7 +127,6 @@ def _print_none(project: str, options: argparse.Namespace) -> None:
 
 def _print(journal: Journal, found: list[Found], options: argparse.Namespace) -> None:
     now = now_ms()
-    called = rows.short_ids(journal.cache, [row for row, _, _ in found])
     wide = options.all or options.search is not None
     lines = []
     for row, snippet, _ in found:
@@ -135,7 +134,7 @@ def _print(journal: Journal, found: list[Found], options: argparse.Namespace) ->
         place = [clip_start(one_line(display(row.project)), PLACE_COLUMNS)] if wide else []
         lines.append(
             [
-                one_line(called[row.key]),
+                one_line(rows.called(journal.cache, row.id)),
                 one_line(row.agent),
                 f"{row.messages}",
                 age(row.newest_at, now),

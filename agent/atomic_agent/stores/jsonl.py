@@ -23,12 +23,18 @@ from atomic_agent.stores import (
 from atomic_agent.stores.jsonl_append import writing
 from atomic_agent.stores.jsonl_index import AGENT, Clock, Index, Signature, facts_of
 from atomic_agent.stores.jsonl_rows import Listing, whole_row
-from atomic_agent.stores.port import InFlight, StoreUnavailableError, UnsupportedError
-from atomic_agent.stores.rows import Hit, Row, choose, not_there, page, taken
+from atomic_agent.stores.port import InFlight
+from atomic_agent.stores.rows import Hit, Row, called, choose, not_there, page, taken
 from atomic_sessions import compose
 from atomic_sessions.clock import iso
 from atomic_sessions.entry import Entry, Facts, View
-from atomic_sessions.errors import BadSessionFileError, NotFoundError, StoreWriteError
+from atomic_sessions.errors import (
+    BadSessionFileError,
+    NotFoundError,
+    StoreUnavailableError,
+    StoreWriteError,
+    UnsupportedError,
+)
 from atomic_sessions.formats import pi
 from atomic_sessions.formats.upgrade import read_header
 from atomic_sessions.ids import SessionKey
@@ -112,6 +118,9 @@ class JsonlStore:
     ) -> Iterator[Row]:
         return page(self._listing.rows(), project, folder, internal, limit, offset)
 
+    def called(self, rows: Sequence[Row]) -> list[str]:
+        return called(rows, self._listing.rows())
+
     def search(self, query: str, *, limit: int = 50) -> Iterator[Hit]:
         wanted = words.parse(query)
         for row in page(self._listing.rows(), None, "", True, -1, 0):
@@ -164,9 +173,12 @@ class JsonlStore:
         index = self._there(session)
         return index.entries(index.in_order(first))
 
-    def branch(self, session: SessionKey, leaf: str | None) -> list[Entry]:
+    def climb(self, session: SessionKey, leaf: str | None) -> Iterator[Entry]:
         index = self._there(session)
-        return list(index.entries(index.branch(leaf)))
+        return index.entries(index.climb(leaf))
+
+    def ends(self, session: SessionKey) -> int:
+        return self._there(session).ends()
 
     def entry(self, session: SessionKey, entry_id: str) -> Entry | None:
         index = self._there(session)
@@ -185,6 +197,9 @@ class JsonlStore:
             if not index.is_current:
                 jsonl_append.rewrite(self.folder, index)
             jsonl_append.append(self.folder, index.path, _joined([_leaf_line(leaf, self._clock())]))
+
+    def holder(self, session: SessionKey) -> Claim | None:
+        return jsonl_claims.holder(self.folder, _name(session), self._me)
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         with writing(self.folder):

@@ -18,15 +18,23 @@ ENDING = ".claim"
 
 def take(folder: Path, name: str, me: Process, now: int, *, force: bool = False) -> Claim | None:
     """Claim a session; the claim of another living process instead, unless forced."""
-    held = holder(folder, name)
-    if held is not None and held.process != me and claims.alive(held.process, me.host) and not force:
+    held = holder(folder, name, me)
+    if held is not None and not force:
         return held
     content = msgspec.json.encode(Claim(name, me, now))
     private_files.write(side_path(folder, name, ENDING), content)
     return None
 
 
-def holder(folder: Path, name: str) -> Claim | None:
+def holder(folder: Path, name: str, me: Process) -> Claim | None:
+    """The living process other than `me` that holds a session."""
+    held = _last(folder, name)
+    if held is None or held.process == me or not claims.alive(held.process, me.host):
+        return None
+    return held
+
+
+def _last(folder: Path, name: str) -> Claim | None:
     """The last that claimed a session, alive or not."""
     try:
         return msgspec.json.decode(read_side(side_path(folder, name, ENDING)), type=Claim)
@@ -36,7 +44,7 @@ def holder(folder: Path, name: str) -> Claim | None:
 
 def release(folder: Path, name: str, me: Process) -> None:
     """Give a session back; another's claim stays."""
-    held = holder(folder, name)
+    held = _last(folder, name)
     if held is not None and held.process == me:
         forget(folder, name)
 

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from atomic_agent.stores.port import StoreUnavailableError
 from atomic_sessions.clock import iso
-from atomic_sessions.errors import StoreWriteError
+from atomic_sessions.errors import StoreUnavailableError, StoreWriteError
 from atomic_sessions.ids import CUSTOM_ID, digest
 
 ENDING = ".jsonl"

@@ -29,6 +29,7 @@ CHUNK = 1024 * 1024
 MAX_HEADER = 8 * 1024 * 1024
 TAIL = 256
 AGENT = "atomic"
+SAID = ("user", "assistant")
 
 Clock = Callable[[], int]
 Signature = tuple[int, int, int]
@@ -222,8 +223,8 @@ class Index:
             for placed in wanted:
                 yield _entry(stream.fileno(), placed)
 
-    def branch(self, leaf: str | None) -> list[Placed]:
-        """From the root to a leaf."""
+    def climb(self, leaf: str | None) -> list[Placed]:
+        """From a leaf to the root."""
         found: dict[str, Placed] = {}
         at = leaf
         while at is not None and at not in found:
@@ -232,7 +233,11 @@ class Index:
                 break
             found[at] = placed
             at = placed.parent
-        return list(found.values())[::-1]
+        return list(found.values())
+
+    def ends(self) -> int:
+        """How many branches end in a message."""
+        return tree.ends({p.id: (p.parent, p.role in SAID) for p in self.placed.values() if not p.loose})
 
     def leaf(self) -> str | None:
         """Where a person moved, if nothing came after; else the end of the newest message's branch."""

@@ -10,7 +10,7 @@ from atomic_agent.cache.digest import Digest
 from atomic_agent.cache.turns import Answered, Begun
 from atomic_agent.stores import folders, words
 from atomic_agent.stores.port import InFlight
-from atomic_agent.stores.rows import Hit, Moved, Row, choose, moved_by, not_there, page, row_of, taken
+from atomic_agent.stores.rows import Hit, Moved, Row, called, choose, moved_by, not_there, page, row_of, taken
 from atomic_sessions import merge, tree
 from atomic_sessions.clock import Order
 from atomic_sessions.entry import Entry, Facts, Node, View
@@ -80,6 +80,9 @@ class MemoryStore:
     ) -> Iterator[Row]:
         return page(self._all(), project, folder, internal, limit, offset)
 
+    def called(self, rows: Sequence[Row]) -> list[str]:
+        return called(rows, self._all())
+
     def search(self, query: str, *, limit: int = 50) -> Iterator[Hit]:
         wanted = words.parse(query)
         for row in page(self._all(), None, "", True, -1, 0):
@@ -108,7 +111,7 @@ class MemoryStore:
         kept = self._kept(session)
         yield from (entry for entry in merge.canonical(kept.entries.values()) if entry.pos >= first)
 
-    def branch(self, session: SessionKey, leaf: str | None) -> list[Entry]:
+    def climb(self, session: SessionKey, leaf: str | None) -> Iterator[Entry]:
         entries = self._kept(session).entries
         found: dict[str, Entry] = {}
         at = leaf
@@ -118,7 +121,10 @@ class MemoryStore:
                 break
             found[at] = entry
             at = entry.parent
-        return list(found.values())[::-1]
+        return iter(found.values())
+
+    def ends(self, session: SessionKey) -> int:
+        return tree.ends({e.id: (e.parent, v.decides) for e, v in self._kept(session).views() if not e.loose})
 
     def entry(self, session: SessionKey, entry_id: str) -> Entry | None:
         return self._kept(session).entries.get(entry_id)
@@ -137,6 +143,9 @@ class MemoryStore:
             raise not_there(session)
         row = self._row(session)
         kept.moved = (leaf, row.order if row.newest_id is not None else (0, b""))
+
+    def holder(self, session: SessionKey) -> Claim | None:
+        return None
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         return None

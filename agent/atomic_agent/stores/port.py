@@ -14,20 +14,7 @@ from atomic_agent.cache.claims import Claim
 from atomic_agent.cache.turns import Answered, Begun
 from atomic_agent.stores.rows import Hit, Row
 from atomic_sessions.entry import Entry, Facts
-from atomic_sessions.errors import AtomicError
 from atomic_sessions.ids import SessionKey
-
-
-class StoreUnavailableError(AtomicError):
-    """The store that was chosen cannot be opened or read (B2)."""
-
-    exit_code = 16
-
-
-class UnsupportedError(AtomicError):
-    """The store that was chosen cannot hold or do this (A2)."""
-
-    exit_code = 17
 
 
 class InFlight(Struct, frozen=True):
@@ -47,6 +34,11 @@ class InFlight(Struct, frozen=True):
     @property
     def entries(self) -> list[Entry]:
         return [*self.begun.entries, *(entry for part in self.answered for entry in part.entries)]
+
+
+def branch(store: "Store", session: SessionKey, leaf: str | None) -> list[Entry]:
+    """The entries from the root to a leaf."""
+    return list(store.climb(session, leaf))[::-1]
 
 
 class Store(Protocol):
@@ -98,6 +90,10 @@ class Store(Protocol):
     ) -> Iterator[Row]:
         """A page of sessions, newest message first; of one project (which is that of `folder`), or of all."""
 
+    def called(self, rows: Sequence[Row]) -> list[str]:
+        """What each of its sessions can be called in a command: eight characters where they are enough, else
+        the whole id."""
+
     def search(self, query: str, *, limit: int = 50) -> Iterator[Hit]:
         """Sessions with an entry that holds every word, newest message first, one hit each. The last word may be
         a beginning; "quoted words" are a phrase."""
@@ -113,8 +109,11 @@ class Store(Protocol):
     def read(self, session: SessionKey, first: int = 0) -> Iterator[Entry]:
         """Its lines in canonical order, loose ones too; from place `first` on."""
 
-    def branch(self, session: SessionKey, leaf: str | None) -> list[Entry]:
-        """The entries from the root to a leaf."""
+    def climb(self, session: SessionKey, leaf: str | None) -> Iterator[Entry]:
+        """The entries of a branch, one by one from its leaf up to the root."""
+
+    def ends(self, session: SessionKey) -> int:
+        """How many branches end in a message: user or assistant messages that none follows."""
 
     def entry(self, session: SessionKey, entry_id: str) -> Entry | None:
         """One of its entries."""
@@ -127,6 +126,9 @@ class Store(Protocol):
         """Stand at another entry, until a later message comes; NotFoundError when there is none by that id."""
 
     # Who writes, and what is being made.
+
+    def holder(self, session: SessionKey) -> Claim | None:
+        """The living process other than this one that writes a session."""
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         """Become the writer of a session, which may not be there yet; the claim of another living process

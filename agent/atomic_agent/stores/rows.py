@@ -1,5 +1,6 @@
 """Sessions as every store lists them, and which of them a person means. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -115,6 +116,18 @@ def choose(candidates: Sequence[Row], wanted: str, project: str) -> Row:
         ids = ", ".join(f"{row.facts.id} ({row.facts.agent}, {row.messages} messages)" for row in found)
         raise AmbiguousError(f"'{wanted[:64]}' fits several sessions: {ids}.", "Give the whole id.")
     return found[0]
+
+
+def called(rows: Sequence[Row], every: Iterable[Row]) -> list[str]:
+    """What each of some sessions can be called in a command, of `every` one there is: eight characters of a UUID
+    where no other begins with them, else the whole id."""
+    begun = Counter(row.facts.id[:8].lower() for row in every)
+    return [
+        row.facts.id[:8]
+        if UUID.fullmatch(row.facts.id) and begun[row.facts.id[:8].lower()] == 1
+        else row.facts.id
+        for row in rows
+    ]
 
 
 def _nothing(wanted: str) -> NotFoundError:

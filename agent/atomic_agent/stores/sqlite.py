@@ -130,6 +130,9 @@ class SqliteStore:
         ):
             yield _row(found)
 
+    def called(self, rows: Sequence[Row]) -> list[str]:
+        return [sessions.called(self.cache, row.facts.id) for row in rows]
+
     def search(self, query: str, *, limit: int = 50) -> Iterator[Hit]:
         for hit in searching.search(self.cache, query, limit=limit):
             yield Hit(_row(hit.session), hit.entry, hit.snippet)
@@ -158,8 +161,11 @@ class SqliteStore:
         for stored in entries.stored_rows(self.cache, condition, (self._there(session).key, first)):
             yield stored.entry
 
-    def branch(self, session: SessionKey, leaf: str | None) -> list[Entry]:
-        return entries.branch(self.cache, self._there(session).key, leaf)
+    def climb(self, session: SessionKey, leaf: str | None) -> Iterator[Entry]:
+        return entries.climb(self.cache, self._there(session).key, leaf)
+
+    def ends(self, session: SessionKey) -> int:
+        return entries.ends(self.cache, self._there(session).key)
 
     def entry(self, session: SessionKey, entry_id: str) -> Entry | None:
         return entries.one(self.cache, self._there(session).key, entry_id)
@@ -173,6 +179,9 @@ class SqliteStore:
             if leaf is not None and entries.one(self.cache, row.key, leaf) is None:
                 raise not_there(session)
             leaves.move(self.cache, row.key, leaf)
+
+    def holder(self, session: SessionKey) -> Claim | None:
+        return claims.holder(self.cache, _name(session), self._me)
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         row = sessions.by_key(self.cache, session)

@@ -264,11 +264,11 @@ def test_a_branch_is_walked_to_its_root(cache: Cache) -> None:
             said("c2", "c1", "5", pos=4, stamp=5),
         ],
     )
-    assert [e.id for e in entries.branch(cache, session, "b")] == ["a", "b"]
-    assert [e.id for e in entries.branch(cache, session, "orphan")] == ["orphan"]
-    assert {e.id for e in entries.branch(cache, session, "c1")} == {"c1", "c2"}
-    assert entries.branch(cache, session, None) == []
-    assert entries.branch(cache, session, "nobody") == []
+    assert [e.id for e in [*entries.climb(cache, session, "b")][::-1]] == ["a", "b"]
+    assert [e.id for e in [*entries.climb(cache, session, "orphan")][::-1]] == ["orphan"]
+    assert {e.id for e in [*entries.climb(cache, session, "c1")][::-1]} == {"c1", "c2"}
+    assert [*entries.climb(cache, session, None)][::-1] == []
+    assert [*entries.climb(cache, session, "nobody")][::-1] == []
 
 
 def test_side_files_are_no_lines(cache: Cache) -> None:

@@ -109,7 +109,7 @@ def test_a_compaction_keeps_one_tree(cache: Cache, tmp_path: Path) -> None:
     nodes = entries.nodes(whole, [claude_format.view(stored.entry.raw) for stored in whole])
     assert list(tree.build(nodes).children[None]) == ["00000000-0000-4000-8000-000000000000"]
     opened = leaf.leaf(cache, the_row(cache).key)
-    assert [e.id[:8] for e in entries.branch(cache, the_row(cache).key, opened)] == [
+    assert [e.id[:8] for e in [*entries.climb(cache, the_row(cache).key, opened)][::-1]] == [
         f"{n:08d}" for n in range(5)
     ]
     views = {
@@ -252,5 +252,5 @@ def test_a_format_1_file_is_a_line_of_records(cache: Cache, tmp_path: Path) -> N
     append(path, old[2])
     capture(cache, path)
     opened = leaf.leaf(cache, the_row(cache).key)
-    assert len(entries.branch(cache, the_row(cache).key, opened)) == 3
+    assert len([*entries.climb(cache, the_row(cache).key, opened)][::-1]) == 3
     assert exported(cache) == path.read_bytes()

@@ -13,7 +13,7 @@ from agent.stores.port.kinds import NOW
 from agent.stores.port.said import UUID, facts, turn
 from atomic_agent.stores import jsonl_intent
 from atomic_agent.stores.jsonl import JsonlStore
-from atomic_agent.stores.port import Store
+from atomic_agent.stores.port import Store, branch
 from atomic_sessions.errors import StoreWriteError
 from atomic_sessions.ids import SessionKey
 
@@ -42,7 +42,7 @@ def test_half_a_line_at_the_end(folder: Folder, cut: int) -> None:
     assert torn not in path.read_bytes()
     assert folder.aside() == [torn]
     assert ids(folder.store()) == ["a", "u1", "a1.1"]
-    assert [entry.id for entry in store.branch(KEY, store.leaf(KEY))] == ["a", "u1", "a1.1"]
+    assert [entry.id for entry in branch(store, KEY, store.leaf(KEY))] == ["a", "u1", "a1.1"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from agent.stores.port.kinds import NOW
 from agent.stores.port.said import UUID, turn
 from atomic_agent.stores import marks
 from atomic_agent.stores.jsonl import JsonlStore
+from atomic_agent.stores.port import branch
 from atomic_sessions.errors import AtomicError
 from atomic_sessions.formats.upgrade import members, read_header
 from fuzz.cases import share
@@ -43,7 +44,7 @@ def use(folder: Folder, content: bytes) -> None:
         key = row.key
         list(store.search("text"))
         read = list(store.read(key))
-        store.branch(key, store.leaf(key))
+        branch(store, key, store.leaf(key))
         assert path.read_bytes() == content, "looking changed the file"
         store.open(key)
         assert [(e.id, e.parent, e.raw) for e in store.read(key)] == [(e.id, e.parent, e.raw) for e in read]
@@ -52,7 +53,7 @@ def use(folder: Folder, content: bytes) -> None:
         marks.rename(store, key, "named", NOW)
         store.move(key, leaf)
         again = folder.store()
-        assert [entry.id for entry in again.branch(key, "a1.1")][-2:] == ["u1", "a1.1"]
+        assert [entry.id for entry in branch(again, key, "a1.1")][-2:] == ["u1", "a1.1"]
         assert again.leaf(key) == leaf
         kept = path.read_bytes()
         lines = set(kept.split(b"\n"))
@@ -101,7 +102,7 @@ def test_a_hundred_thousand_deep(tmp_path: Path) -> None:
     store = folder.store()
     (row,) = store.listed()
     assert store.leaf(row.key) == str(count - 1)
-    assert len(store.branch(row.key, str(count - 1))) == count
+    assert len(branch(store, row.key, str(count - 1))) == count
     folder.put("x.jsonl", HEADER4, said("a", "b", "1"), said("b", "a", "2"))
     assert folder.store().leaf(row.key) in {"a", "b"}
 
@@ -116,7 +117,7 @@ def test_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
     (row,) = store.listed()
     assert (row.first_message, row.partial) == ("one", True)
     store.append(row.key, turn(1, "big"))
-    assert [entry.id for entry in store.branch(row.key, store.leaf(row.key))] == ["a", "big", "u1", "a1.1"]
+    assert [entry.id for entry in branch(store, row.key, store.leaf(row.key))] == ["a", "big", "u1", "a1.1"]
 
 
 def test_a_file_that_changes_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,16 @@ from agent.stores.port.said import HERE, OTHER, THERE, UUID, facts, turn
 from atomic_agent.cache.turns import Answered, Begun
 from atomic_agent.stores import jsonl_intent, marks
 from atomic_agent.stores.jsonl import JsonlStore
-from atomic_agent.stores.port import StoreUnavailableError, UnsupportedError
+from atomic_agent.stores.port import branch
 from atomic_sessions.entry import Entry, Facts
-from atomic_sessions.errors import CacheRefusedError, NotFoundError, SessionExistsError, StoreWriteError
+from atomic_sessions.errors import (
+    CacheRefusedError,
+    NotFoundError,
+    SessionExistsError,
+    StoreUnavailableError,
+    StoreWriteError,
+    UnsupportedError,
+)
 from atomic_sessions.ids import SessionKey
 
 KEY = SessionKey("atomic", UUID)
@@ -80,7 +87,7 @@ def test_looking_changes_nothing(folder: Folder) -> None:
     store = folder.store()
     for row in store.listed():
         list(store.read(row.key))
-        store.branch(row.key, store.leaf(row.key))
+        branch(store, row.key, store.leaf(row.key))
         store.entry(row.key, "a")
         store.get(row.key)
     list(store.search("one"))

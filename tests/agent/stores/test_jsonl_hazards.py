@@ -16,6 +16,7 @@ from agent.stores.port.kinds import NOW
 from agent.stores.port.said import HERE, OTHER, UUID, brought_in, exported, facts, turn
 from atomic_agent.stores import marks
 from atomic_agent.stores.memory import MemoryStore
+from atomic_agent.stores.port import branch
 from atomic_sessions.errors import BadSessionFileError, NotFoundError, SessionExistsError
 from atomic_sessions.formats.upgrade import read_header
 from atomic_sessions.ids import SessionKey
@@ -88,9 +89,9 @@ def test_2_a_torn_tail_takes_no_entry_with_it(folder: Folder, tail: bytes) -> No
     path = next(iter(folder.path.glob("x.jsonl")))
     assert path.read_bytes().endswith(b"\n")
     again = folder.store()
-    branch = [entry.id for entry in again.branch(KEY, again.leaf(KEY))]
-    assert branch[0] == "a"
-    assert branch[-2:] == ["u1", "a1.1"]
+    found = [entry.id for entry in branch(again, KEY, again.leaf(KEY))]
+    assert found[0] == "a"
+    assert found[-2:] == ["u1", "a1.1"]
 
 
 @pytest.mark.parametrize("content", [b"no session\n", b'{"type":"mess', b'{"kind":"header","id":"x"}\n'])
@@ -149,7 +150,7 @@ def test_8_2_a_rename_does_not_move_who_has_it_open(folder: Folder) -> None:
     marks.rename(theirs, KEY, "renamed", NOW)
     assert mine.leaf(KEY) == theirs.leaf(KEY) == folder.store().leaf(KEY) == "a"
     mine.append(KEY, turn(1, "a"))
-    assert [entry.id for entry in mine.branch(KEY, mine.leaf(KEY))] == ["a", "u1", "a1.1"]
+    assert [entry.id for entry in branch(mine, KEY, mine.leaf(KEY))] == ["a", "u1", "a1.1"]
     assert next(mine.listed()).name == "renamed"
 
 

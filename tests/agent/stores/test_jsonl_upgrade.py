@@ -15,6 +15,7 @@ from agent.stores.port.said import OTHER, UUID, turn
 from atomic_agent.stores.jsonl import JsonlStore
 from atomic_agent.stores.jsonl_append import rewrite, writing
 from atomic_agent.stores.jsonl_index import Index
+from atomic_agent.stores.port import branch
 from atomic_sessions import context
 from atomic_sessions.entry import Node, Text
 from atomic_sessions.errors import BusyError
@@ -88,7 +89,7 @@ def test_the_worked_example(folder: Folder, broken: bytes, opened: bool) -> None
     assert all(len(identity) == 8 for identity in ids)
     assert [entry.parent for entry in entries] == [None, *ids[:-1]]
     assert store.leaf(KEY) == ids[-1]
-    path_ = [Node(e.id, e.parent, e.stamp, pi.view(e.raw)) for e in store.branch(KEY, ids[-1])]
+    path_ = [Node(e.id, e.parent, e.stamp, pi.view(e.raw)) for e in branch(store, KEY, ids[-1])]
     assert context.settings(path_) == context.Settings("anthropic", "m1", "")
     sent = context.build(path_, [], "next", provider="anthropic")
     texts = [block.text for message in sent for block in message.blocks if isinstance(block, Text)]
@@ -188,7 +189,7 @@ def test_a_turn_upgrades_first(folder: Folder) -> None:
     leaf = store.leaf(KEY)
     store.append(KEY, turn(1, leaf))
     assert parsed(path)[0]["version"] == 4
-    assert len(folder.store().branch(KEY, "a1.1")) == 7
+    assert len(branch(folder.store(), KEY, "a1.1")) == 7
 
 
 def test_nothing_is_lost_on_the_way(folder: Folder) -> None:

@@ -8,7 +8,7 @@ import pytest
 from agent.stores.port.conftest import Stand
 from agent.stores.port.kinds import NOW, needs
 from agent.stores.port.said import OTHER, UUID, facts, ids, made, message, raws, turn
-from atomic_agent.stores.port import Store
+from atomic_agent.stores.port import Store, branch
 from atomic_sessions import compose, tree
 from atomic_sessions.entry import Entry, Node
 from atomic_sessions.errors import NotFoundError
@@ -52,9 +52,9 @@ def test_branches(store: Store) -> None:
     key = made(store, turns=2)
     store.append(key, turn(5, "a0.1"))
     assert store.leaf(key) == "a5.1"
-    assert ids(store.branch(key, "a5.1")) == ["u0", "a0.1", "u5", "a5.1"]
-    assert ids(store.branch(key, "a1.1")) == ["u0", "a0.1", "u1", "a1.1"]
-    assert store.branch(key, None) == store.branch(key, "unknown") == []
+    assert ids(branch(store, key, "a5.1")) == ["u0", "a0.1", "u5", "a5.1"]
+    assert ids(branch(store, key, "a1.1")) == ["u0", "a0.1", "u1", "a1.1"]
+    assert branch(store, key, None) == branch(store, key, "unknown") == []
     assert ids(list(store.read(key, first=3))) == ["a1.1", "u5", "a5.1"]
 
 
@@ -83,7 +83,7 @@ def test_moved(store: Store) -> None:
     assert store.leaf(key) == "a0.1"
     store.append(key, turn(7, "a0.1"))
     assert store.leaf(key) == "a7.1"
-    assert ids(store.branch(key, "a1.1")) == ["u0", "a0.1", "u1", "a1.1"]
+    assert ids(branch(store, key, "a1.1")) == ["u0", "a0.1", "u1", "a1.1"]
 
 
 def test_moved_to_an_empty_conversation(store: Store) -> None:
@@ -92,7 +92,7 @@ def test_moved_to_an_empty_conversation(store: Store) -> None:
     store.move(key, None)
     assert store.leaf(key) is None
     store.append(key, turn(3, None))
-    assert ids(store.branch(key, store.leaf(key))) == ["u3", "a3.1"]
+    assert ids(branch(store, key, store.leaf(key))) == ["u3", "a3.1"]
 
 
 @needs("reopened")
@@ -181,7 +181,7 @@ def test_a_thousand_entries(store: Store) -> None:
     store.append(key, turn(99, leaf, lines=18))
     entries = list(store.read(key))
     assert len(entries) == 1000
-    assert ids(store.branch(key, store.leaf(key))) == ids(entries)
+    assert ids(branch(store, key, store.leaf(key))) == ids(entries)
     row = store.get(key)
     assert row is not None
     assert row.messages == 1000
@@ -192,8 +192,8 @@ def test_cyclic_and_orphaned_parents(store: Store) -> None:
     entries = [message("a", "b", "1"), message("b", "a", "2", at=NOW + 1), message("o", "lost", "3")]
     key = store.create(facts(store), entries).key
     assert ids(list(store.read(key))) == ["a", "b", "o"]
-    assert {entry.id for entry in store.branch(key, "b")} == {"a", "b"}
-    assert ids(store.branch(key, "o")) == ["o"]
+    assert {entry.id for entry in branch(store, key, "b")} == {"a", "b"}
+    assert ids(branch(store, key, "o")) == ["o"]
     assert store.leaf(key) in {"a", "b"}
 
 

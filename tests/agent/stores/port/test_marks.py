@@ -6,7 +6,7 @@ from agent.stores.port.conftest import Stand
 from agent.stores.port.kinds import NOW, needs
 from agent.stores.port.said import made, turn
 from atomic_agent.stores import marks
-from atomic_agent.stores.port import Store
+from atomic_agent.stores.port import Store, branch
 from atomic_sessions import tree
 from atomic_sessions.entry import Node
 from atomic_sessions.errors import NotFoundError
@@ -58,7 +58,7 @@ def test_the_branch_goes_on_through_marks(store: Store) -> None:
     marks.rename(store, key, "name", NOW)
     marks.label(store, key, "u0", "x", NOW)
     store.append(key, turn(1, store.leaf(key)))
-    kinds = [pi.view(entry.raw).kind for entry in store.branch(key, store.leaf(key))]
+    kinds = [pi.view(entry.raw).kind for entry in branch(store, key, store.leaf(key))]
     assert kinds == ["message", "message", "session_info", "label", "message", "message"]
 
 
@@ -72,7 +72,14 @@ def test_renamed_while_another_goes_on(stand: Stand) -> None:
     running.append(key, turn(2, leaf))
     for store in (running, picker):
         assert store.leaf(key) == "a2.1"
-        assert [entry.id for entry in store.branch(key, "a2.1")] == ["u0", "a0.1", "u1", "a1.1", "u2", "a2.1"]
+        assert [entry.id for entry in branch(store, key, "a2.1")] == [
+            "u0",
+            "a0.1",
+            "u1",
+            "a1.1",
+            "u2",
+            "a2.1",
+        ]
         row = store.get(key)
         assert row is not None
         assert (row.name, row.messages) == ("renamed", 6)
