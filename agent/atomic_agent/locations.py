@@ -40,6 +40,11 @@ class Home(Struct, frozen=True):
         return self.keys / "passphrase.key"
 
     @property
+    def picks(self) -> Path:
+        """The provider, model and effort picked last; holds nothing secret."""
+        return self.root / "picks.json"
+
+    @property
     def pairing(self) -> Path:
         """What a pairing in progress has seen; holds nothing secret."""
         return self.root / "pairing"

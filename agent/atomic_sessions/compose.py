@@ -91,6 +91,11 @@ def session_info(identity: str, parent: str | None, at: int, name: str) -> bytes
     return entry("session_info", identity, parent, at, name=name.strip())
 
 
+def active_tools_change(identity: str, parent: str | None, at: int, names: Iterable[str]) -> bytes:
+    """The tools that are on from here on (B19)."""
+    return entry("active_tools_change", identity, parent, at, activeToolNames=list(names))
+
+
 def label(identity: str, parent: str | None, at: int, target: str, text: str) -> bytes:
     """A bookmark on an entry; an empty text clears it."""
     return entry("label", identity, parent, at, targetId=target, label=text.strip())

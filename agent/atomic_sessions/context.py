@@ -20,16 +20,18 @@ BRANCH_PREFACE = "A summary of work on another branch of this conversation:"
 
 
 class Settings(Struct, frozen=True):
-    """The model and effort a path ends with; empty where it says nothing."""
+    """The model, effort and tools a path ends with; empty, and None, where it says nothing."""
 
     provider: str = ""
     model: str = ""
     effort: str = ""
+    tools: tuple[str, ...] | None = None
 
 
 def settings(path: Iterable[Node]) -> Settings:
-    """The last model change or answering model, and the last thinking level, in path order."""
+    """The last model change or answering model, thinking level and set of tools, in path order."""
     provider = model = effort = ""
+    tools: tuple[str, ...] | None = None
     for node in path:
         view = node.view
         if (
@@ -42,7 +44,9 @@ def settings(path: Iterable[Node]) -> Settings:
             provider, model = view.provider or provider, view.model or model
         elif view.kind == "thinking_level_change":
             effort = view.text
-    return Settings(provider, model, effort)
+        elif view.kind == "active_tools_change" and not view.damaged:
+            tools = tuple(view.text.split("\n")) if view.text else ()
+    return Settings(provider, model, effort, tools)
 
 
 def boundary(path: Sequence[Node]) -> int:
@@ -64,12 +68,21 @@ def is_boundary(node: Node) -> bool:
 def build(
     path: Sequence[Node], beside: Sequence[Node], prompt: str, *, provider: str
 ) -> list[ContextMessage]:
-    """The history of a path, ending with the new prompt.
+    """The history of a path, ending with the new prompt; see `history`."""
+    return paired([*_said(path, beside, provider), ContextMessage("user", (Text(prompt),))])
+
+
+def history(path: Sequence[Node], beside: Sequence[Node], *, provider: str) -> list[ContextMessage]:
+    """What a model is sent of a path: from its last compaction on, each call with its result.
 
     `beside` holds nodes off the path that may belong to it: further records of one answer and the
     results of parallel calls. `provider` is who will read it: only Anthropic gets its own signed
     thinking back.
     """
+    return paired(_said(path, beside, provider))
+
+
+def _said(path: Sequence[Node], beside: Sequence[Node], provider: str) -> list[ContextMessage]:
     start = boundary(path)
     said: list[ContextMessage] = []
     if start < len(path) and path[start].view.kind == "compaction" and is_boundary(path[start]):
@@ -79,8 +92,7 @@ def build(
         message = _message(node, provider)
         if message is not None:
             said.append(message)
-    said.append(ContextMessage("user", (Text(prompt),)))
-    return paired(said)
+    return said
 
 
 def gather(path: Sequence[Node], beside: Sequence[Node]) -> list[Node]:

@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from atomic_sessions.ids import SessionKey
+
 Role = Literal["user", "assistant", "tool", "system", "bash", "custom", "summary", ""]
 """Who speaks. Only `user` and `assistant` decide what is newest (C4); "" is no message at all."""
 
@@ -168,3 +170,7 @@ class Facts(Struct, frozen=True):
     parent: str = ""
     internal: bool = False
     header: bytes = b""
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.agent, self.id, self.scope)

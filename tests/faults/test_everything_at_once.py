@@ -18,7 +18,6 @@ from hypothesis.stateful import (
 )
 
 from atomic_agent.cache import sessions
-from atomic_agent.sync.delete import delete_session
 from atomic_sessions.errors import ServiceUnreachableError
 from faults.machines import Account, Member, session_id
 from faults.proxy import Fault, FaultProxy, Kind, at_request
@@ -108,7 +107,7 @@ class Everything(RuleBasedStateMachine):
         name = self.names[which]
         for row in sessions.listed(self.node(who).journal.cache):
             if row.id == name:
-                delete_session(self.node(who).journal, row)
+                self.node(who).delete(row)
                 self.deleted.add(name)
 
     def teardown(self) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from agent.sync.account import account, settle
 from agent.sync.memory_log import Cut
 from atomic_agent.cache import sessions
-from atomic_agent.sync.delete import delete_session
 from faults.machines import Account
 
 OTHER = "01a22c81-7192-70af-aa13-000000000002"
@@ -45,7 +44,7 @@ def test_a_deletion_survives_a_log_that_forgot_it(tmp_path: Path) -> None:
     nodes[0].say("to be deleted")
     settle(nodes[:2], log)
     (row,) = sessions.listed(nodes[0].journal.cache)
-    delete_session(nodes[0].journal, row)
+    nodes[0].delete(row)
     settle(nodes, log)
     log.lose_last(1)
     assert not log.dead
@@ -124,7 +123,7 @@ def test_a_service_restored_from_a_backup(account: Callable[[int], Account], *, 
     one.exchange()
     two.exchange()
     (row,) = [row for row in sessions.listed(three.journal.cache) if row.id == OTHER]
-    delete_session(three.journal, row)
+    three.delete(row)
     three.exchange()
     if heard:
         found.settle()

@@ -7,7 +7,6 @@ import pytest
 
 from agent.sync.account import SESSION, account
 from atomic_agent.cache import outbox, sessions
-from atomic_agent.sync.delete import delete_session
 
 OTHER = "01a22c81-7192-70af-aa13-000000000002"
 TWO_YEARS = 2 * 365 * 86_400_000
@@ -15,7 +14,7 @@ TWO_YEARS = 2 * 365 * 86_400_000
 
 def delete(node, session: str = SESSION) -> None:  # type: ignore[no-untyped-def]
     (row,) = [row for row in sessions.listed(node.journal.cache) if row.id == session]
-    delete_session(node.journal, row)
+    node.delete(row)
 
 
 def ids(node) -> set[str]:  # type: ignore[no-untyped-def]

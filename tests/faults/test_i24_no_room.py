@@ -8,7 +8,6 @@ import asyncpg
 import pytest
 
 from atomic_agent.cache import outbox, sessions
-from atomic_agent.sync.delete import delete_session
 from atomic_sessions.errors import ServiceRefusedError, ServiceUnreachableError, StoreWriteError
 from faults.machines import Account, session_id
 from faults.proxy import Fault, at_line
@@ -55,7 +54,7 @@ def test_deletions_get_out_over_quota(account: Callable[[int], Account]) -> None
     with pytest.raises(ServiceRefusedError, match="space"):
         full.exchange()
     (row,) = [row for row in sessions.listed(full.journal.cache) if row.id == large]
-    delete_session(full.journal, row)
+    full.delete(row)
     with pytest.raises(ServiceRefusedError, match="space"):
         full.exchange()
     other.exchange()

@@ -55,7 +55,7 @@ class Cache:
         import importlib.resources
 
         source = importlib.resources.files("atomic_agent.cache") / "migrations" / f"{version:04d}.sql"
-        for statement in _statements(self.sql(source.read_text(encoding="utf-8"))):
+        for statement in statements(self.sql(source.read_text(encoding="utf-8"))):
             self.connection.execute(statement)
         self.put("schema", version.to_bytes(2, "big"))
         self.put("writer", secrets.token_bytes(16))
@@ -91,7 +91,8 @@ class Cache:
         self.close()
 
 
-def _statements(text: str) -> list[str]:
+def statements(text: str) -> list[str]:
+    """The statements of a migration, comments left out."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
     return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]
 

@@ -83,7 +83,7 @@ def wire_of(cache: Cache, row: SessionRow, id_key: bytes) -> bytes:
     """The session's wire id, written down when it is first needed."""
     if row.wire is not None:
         return row.wire
-    wire = wire_id(id_key, SessionKey(row.agent, row.id, row.scope))
+    wire = wire_id(id_key, row.facts.key)
     cache.connection.execute(
         cache.sql("UPDATE {p}session_sessions SET wire = ? WHERE key = ?"), (wire, row.key)
     )
@@ -117,7 +117,7 @@ def ensure(cache: Cache, facts: Facts, id_key: bytes | None = None, *, spread: b
     Of two places a session is known by, the better one holds on every machine: a remote before a root
     commit before a path. `spread`: what this machine knows better travels with the next record.
     """
-    key = SessionKey(facts.agent, facts.id, facts.scope)
+    key = facts.key
     wire = wire_id(id_key, key) if id_key is not None else None
     found = cache.connection.execute(
         cache.sql(
@@ -245,18 +245,32 @@ def _select(cache: Cache, condition: str, values: tuple[object, ...]) -> list[Se
     return [_row(values_) for values_ in rows]
 
 
-def called(cache: Cache, session: str) -> str:
-    """What a session can be called in a command: eight characters where they are enough, else the whole id.
-    UUIDs made within a minute share their first eight."""
-    if not UUID.fullmatch(session):
-        return session
+def matching(cache: Cache, wanted: str) -> list[SessionRow]:
+    """The sessions that `find` chooses from: whose id this is, or begins with these eight characters."""
+    wanted = plain(wanted)
+    exact = _select(cache, "id = ?", (wanted,))
+    if not PREFIX.fullmatch(wanted):
+        return exact
+    return exact + _select(cache, "substr(lower(id), 1, 8) = ? AND id <> ?", (wanted.lower(), wanted))
+
+
+def sharing(cache: Cache, session: str) -> int:
+    """How many sessions have an id with the first eight characters of this one."""
     (count,) = cache.connection.execute(
         cache.sql(
             "SELECT count(*) FROM {p}session_sessions WHERE deleted = 0 AND substr(lower(id), 1, 8) = ?"
         ),
         (session[:8].lower(),),
     ).fetchone()
-    return session[:8] if count == 1 else session
+    return int(count)
+
+
+def called(cache: Cache, session: str) -> str:
+    """What a session can be called in a command: eight characters where they are enough, else the whole id.
+    UUIDs made within a minute share their first eight."""
+    if not UUID.fullmatch(session):
+        return session
+    return session[:8] if sharing(cache, session) == 1 else session
 
 
 def _one(rows: list[SessionRow], project: str, wanted: str) -> SessionRow:

@@ -16,13 +16,15 @@ from atomic_sessions.entry import Entry, Facts
 
 class Begun(Struct, frozen=True):
     """A turn's first part: the session it will be in, its prompt, and all entries up to it. The first
-    `taken` of them are a conversation taken over from another session."""
+    `taken` of them are a conversation taken over from another session; `whole`: all lines of that session come
+    before them."""
 
     facts: Facts
     prompt: str
     at: int
     entries: list[Entry]
     taken: int = 0
+    whole: bool = False
 
 
 class Answered(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """How an answer is printed while it comes: as text, or as one JSON object a line. Decides nothing."""
 
 import sys
+from collections.abc import Callable, Sequence
 
 from atomic_agent.cli.terminal import emit_json, safe, say
 from atomic_agent.turns.conversation import Conversation
@@ -20,7 +21,7 @@ class TextAnswer:
     def __init__(self) -> None:
         self._last = "\n"
 
-    def opened(self, talk: Conversation) -> None:
+    def opened(self, talk: Conversation, tools: Sequence[str]) -> None:
         """Nothing to say before the answer."""
 
     def tell(self, event: Event) -> None:
@@ -52,9 +53,13 @@ class TextAnswer:
 
 
 class JsonAnswer:
-    """Events `session`, `thinking`, `delta`, `message`, `done`, one object a line; stable."""
+    """Events `session`, `thinking`, `delta`, `message`, `done`, one object a line; stable. `way_back` tells the command
+    that opens a session again, None when there is none (B6)."""
 
-    def opened(self, talk: Conversation) -> None:
+    def __init__(self, way_back: Callable[[str], str | None]) -> None:
+        self._way_back = way_back
+
+    def opened(self, talk: Conversation, tools: Sequence[str]) -> None:
         emit_json(
             {
                 "type": "session",
@@ -62,7 +67,8 @@ class JsonAnswer:
                 "cwd": talk.facts.cwd,
                 "project": talk.facts.project,
                 "parent": talk.facts.parent,
-                "new": talk.row is None,
+                "new": not talk.saved,
+                "tools": list(tools),
             }
         )
 
@@ -94,4 +100,5 @@ class JsonAnswer:
                 "usage": turn.usage,
             }
         )
-        emit_json({"type": "done", "session": talk.facts.id, "leaf": talk.leaf})
+        back = self._way_back(talk.facts.id)
+        emit_json({"type": "done", "session": talk.facts.id, "leaf": talk.leaf, "resume": back})

@@ -15,7 +15,7 @@ from atomic_agent import interrupts
 from atomic_sessions.errors import AtomicError, CacheRefusedError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "sessions": ("sessions", "list, search or delete sessions"),
+    "sessions": ("sessions", "list, search, rename, delete, fork, clone sessions"),
     "show": ("show", "print a session's conversation"),
     "export": ("export", "write a session to a file: .html, .jsonl or .md"),
     "capture": ("capture", "bring in the sessions of Claude Code, Codex, pi and Atomic"),
@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "share": ("share", "publish a session under a link"),
     "shares": ("shares", "list links, revoke one"),
     "recovery": ("recovery", "save or use a recovery kit"),
+    "trust": ("trust", "let this project's settings say where sessions go"),
     "keys": ("keys", "provider keys, and where this machine keeps its own key"),
 }
 INTERRUPTED = 130
@@ -133,7 +134,7 @@ def run(arguments: list[str]) -> int:
     converse = importlib.import_module("atomic_agent.cli.converse")
     parser = _Parser(prog="atomic", usage="atomic [options]  |  atomic COMMAND …")
     converse.arguments(parser)
-    return int(converse.run(parser.parse_args(arguments)))
+    return int(converse.run(parser.parse_args(converse.joined(arguments))))
 
 
 def overview() -> str:
@@ -143,11 +144,14 @@ def overview() -> str:
         "",
         "  atomic                    a new conversation in this folder",
         '  atomic -c [-p "…"]        go on with the newest session of this project (one turn with -p)',
+        "  atomic -r                 choose one of this project's sessions",
         "  atomic --session ID       go on with this session",
         "  atomic --fork ID          go on in a copy",
         "  atomic --import FILE|LINK bring in an export or a shared session",
         "    -p PROMPT, --mode json, --provider P, --model M, --effort LEVEL, --name NAME, --no-session,",
-        "    --session-id ID, --resume-interrupted, --drop-interrupted, --take-over",
+        "    --session-id ID, --resume-interrupted, --drop-interrupted, --take-over,",
+        "    --session-dir FOLDER | --session-store FILE [--session-prefix P] | --storage JSON | --storage-file FILE,",
+        "    --trust: where sessions are kept; also with sessions, show, export and share",
         "",
         "Commands:",
         *(f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items()),

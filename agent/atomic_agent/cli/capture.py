@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     found = capturing.gather(options.agents, options.folder)
     progress = Progress()
     with open_journal(home()) as journal:
-        welcome(journal)
+        welcome(journal.new_key)
         report = capturing.capture(
             journal.cache,
             found,
@@ -79,7 +79,7 @@ def _watch(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _stop)
     try:
         with open_journal(home()) as journal, watching.alone(journal):
-            welcome(journal)
+            welcome(journal.new_key)
             say("Watching; stop with Ctrl-C.")
             watching.watch(
                 journal.cache,

@@ -4,11 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from atomic_agent.cache import sessions
+from atomic_agent.cli.storage import launched
 from atomic_agent.cli.terminal import megabytes, say
-from atomic_agent.locations import home
-from atomic_agent.projects import project_of
-from atomic_agent.stores.journal import open_journal
+from atomic_agent.cli.trust import store_arguments
 from atomic_sessions.errors import UsageError
 
 
@@ -21,26 +19,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--branch", action="store_true", help="only the open branch")
     parser.add_argument("--redact", action="store_true", help="without secrets and home paths")
     parser.add_argument("--force", action="store_true", help="replace a file that exists")
+    store_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     from atomic_agent.publish import exporting
 
-    with open_journal(home()) as journal:
-        row = sessions.find(journal.cache, options.id, project_of(str(Path.cwd())))
+    with launched(options) as launch:
+        store = launch.store
+        row = store.find(options.id, store.project_of(str(Path.cwd())))
         if str(options.file) == "-":
             form = options.form
             if form is None:
                 raise UsageError("`-` does not say what to write.", "Add --as html, --as jsonl or --as md.")
-            rendering = exporting.Rendering(
-                journal.cache, row, form, branch=options.branch, redact=options.redact
-            )
+            rendering = exporting.Rendering(store, row, form, branch=options.branch, redact=options.redact)
             for piece in rendering.pieces():
                 sys.stdout.buffer.write(piece)
             report = rendering.report
         else:
             size, report = exporting.export(
-                journal.cache,
+                store,
                 row,
                 options.file,
                 branch=options.branch,

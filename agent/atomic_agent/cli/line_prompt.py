@@ -7,15 +7,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from atomic_agent.cache import turns
-from atomic_agent.cache.open import transaction
 from atomic_agent.cli.answers import TextAnswer
-from atomic_agent.cli.selection import chosen, interrupted
+from atomic_agent.cli.selection import ToolSet, chosen, interrupted, tools_of
+from atomic_agent.cli.storage import Launch
 from atomic_agent.cli.terminal import age, now_ms, one_line, safe, say
-from atomic_agent.projects import project_of
-from atomic_agent.stores.journal import Journal
 from atomic_agent.turns import opening
-from atomic_agent.turns.choice import EFFORTS, Choice, known, save_picks
+from atomic_agent.turns.choice import EFFORTS, Choice, known
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.engine import Engine, no_key
 from atomic_sessions.context import Settings
@@ -27,13 +24,12 @@ HELP = """/session          what is open        /name TEXT    name it
 
 
 class LinePrompt:
-    """One sitting at the terminal; `journal` is None under --no-session."""
+    """One sitting at the terminal."""
 
-    def __init__(self, journal: Journal | None, talk: Conversation, options: argparse.Namespace) -> None:
-        self.journal = journal
+    def __init__(self, launch: Launch, talk: Conversation, options: argparse.Namespace) -> None:
+        self.launch = launch
         self.talk = talk
         self.options = options
-        self._project = project_of(str(Path.cwd()))
         self._engine = self._new_engine()
         self._next = ""
         self._picked = False
@@ -76,7 +72,10 @@ class LinePrompt:
         return Engine(self.talk, clock=now_ms, tell=self._answer.tell, patient=True)
 
     def _choice(self) -> Choice:
-        return chosen(self.journal, self.talk, self.options)
+        return chosen(self.launch, self.talk, self.options)
+
+    def _tools(self) -> ToolSet:
+        return tools_of(self.talk, self.options)
 
     def _claimed(self) -> bool:
         """Become the writer, or let the person choose what to do about the one there is."""
@@ -99,13 +98,7 @@ class LinePrompt:
         return True
 
     def _forked(self) -> Conversation:
-        from atomic_agent.cache import sessions
-
-        assert self.journal is not None
-        assert self.talk.row is not None
-        row = sessions.get(self.journal.cache, self.talk.row)
-        cwd = str(Path.cwd())
-        return opening.resume(self.journal.cache, row, cwd, self._project, now_ms(), fork=True)
+        return opening.resume(self.launch.store, self.talk.key, str(Path.cwd()), now_ms(), fork=True)
 
     def _replace(self, talk: Conversation) -> None:
         self.talk.close()
@@ -114,27 +107,25 @@ class LinePrompt:
 
     def _offered(self) -> str:
         """Offer the turn a kill interrupted: its prompt to go on with, or empty (A1)."""
-        if self.journal is None:
-            return ""
-        cache = self.journal.cache
-        for turn in interrupted(cache, self.talk, self.options, self._project):
+        for turn in interrupted(self.talk, self.options):
             since = age(turn.begun.at, now_ms())
             say(f"This turn was interrupted {'just now' if since == 'now' else since + ' ago'}:")
             say(f"  {safe(turn.begun.prompt)}")
             match self._ask("[g]o on with it, [d]rop it, or Enter to leave it for later: "):
                 case "g":
-                    self._replace(opening.again(cache, turn, str(Path.cwd()), self._project, now_ms()))
+                    self._replace(opening.again(self.launch.store, turn, str(Path.cwd()), now_ms()))
                     return turn.begun.prompt if self._claimed() else ""
                 case "d":
-                    with transaction(cache.connection):
-                        turns.clear(cache, turn.turn)
+                    self.launch.store.drop(turn.turn)
                     self._next = turn.begun.prompt
         return ""
 
     def _turn(self, prompt: str) -> None:
         """One turn; what fails is said and the prompt comes back editable."""
         try:
-            turn = self._engine.run(self._choice(), prompt)
+            self._place()
+            choice = self._choice()
+            turn = self._engine.run(choice, prompt, self._tools().recorded)
         except KeyboardInterrupt:
             self._answer.broken()
             say("Cancelled; nothing was saved.")
@@ -147,18 +138,32 @@ class LinePrompt:
         else:
             self._answer.closed(self.talk, turn)
             self._picked = False
-            if self.journal is not None and self.journal.secrets.membership is not None:
+            self.launch.keep_picks(choice.settings)
+            if self.launch.journal is not None and self.launch.syncs:
                 from atomic_agent.sync.background import after_turn
 
-                after_turn(self.journal)
+                after_turn(self.launch.journal)
+
+    def _place(self) -> None:
+        """Choose the store again before a new conversation is first saved (B6)."""
+        talk = self.talk
+        untouched = not (talk.saved or talk.in_flight or talk.unsaved or talk.source or talk.owes)
+        if not untouched:
+            return
+        cwd, name = str(Path.cwd()), talk.new_name
+        talk.close()
+        moved = self.launch.reselect()
+        if moved:
+            say(f"This conversation is kept in {safe(self.launch.store.name)}.")
+            self.talk = opening.fresh(self.launch.store, cwd, now_ms(), session=talk.facts.id)
+            self.talk.rename(name, now_ms())
+            self._engine = self._new_engine()
+        self.talk.claim(now_ms())
 
     def _drop_pending(self) -> None:
         """The person ended the turn and has the prompt back, so no later open offers it again."""
-        if self.journal is not None:
-            cache = self.journal.cache
-            with transaction(cache.connection):
-                for turn in interrupted(cache, self.talk, self.options, self._project):
-                    turns.clear(cache, turn.turn)
+        for turn in interrupted(self.talk, self.options):
+            self.launch.store.drop(turn.turn)
 
     def _read(self) -> str | None:
         """The next line; None at its end. The prompt goes to stderr, so that stdout is answers only."""
@@ -202,9 +207,7 @@ class LinePrompt:
                 case "model" | "provider" | "effort":
                     self._pick(name, rest)
                 case "new":
-                    cache = self.journal.cache if self.journal is not None else None
-                    self._replace(opening.fresh(cache, str(Path.cwd()), self._project, now_ms()))
-                    self.talk.claim(now_ms())
+                    self._begin_anew()
                 case "show":
                     self._show()
                 case "help":
@@ -229,6 +232,13 @@ class LinePrompt:
         setattr(self.options, what, value)
         self._picked = True
 
+    def _begin_anew(self) -> None:
+        self.talk.close()
+        self.launch.reselect()
+        self.talk = opening.fresh(self.launch.store, str(Path.cwd()), now_ms())
+        self._engine = self._new_engine()
+        self.talk.claim(now_ms())
+
     def _name(self, name: str) -> None:
         if not name:
             say("Say it like this: /name TEXT")
@@ -239,9 +249,9 @@ class LinePrompt:
         talk = self.talk
         place = (
             "not saved"
-            if talk.cache is None
+            if not self.launch.keeps
             else "saved with its first answer"
-            if talk.row is None
+            if not talk.saved
             else "saved"
         )
         said = sum(node.view.decides for node in talk.path)
@@ -257,15 +267,13 @@ class LinePrompt:
     def _leave(self) -> None:
         """Save what a failing disk would not take, the picks, and say how to come back."""
         try:
-            if self.journal is not None and self._picked:
-                choice = self._choice()
-                with transaction(self.journal.cache.connection):
-                    save_picks(self.journal.cache, choice.settings)
+            self.launch.leave(self._choice().settings if self._picked else None)
         finally:
             self.talk.close()
-        if self.talk.row is not None:
-            say(f"Come back with: atomic --session {self.talk.facts.id}")
-        if self.journal is not None and self.journal.secrets.membership is not None:
+        back = self.launch.way_back(self.talk.facts.id) if self.talk.saved else None
+        if back is not None:
+            say(f"Come back with: {back}")
+        if self.launch.journal is not None and self.launch.syncs:
             from atomic_agent.sync.background import at_exit
 
-            at_exit(self.journal)
+            at_exit(self.launch.journal)

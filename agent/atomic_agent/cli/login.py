@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
         )
     name = safe(options.name or login.machine_name())
     with open_journal(home()) as journal:
-        welcome(journal)
+        welcome(journal.new_key)
         login.check_free(journal)
         if options.invite is not None:
             login.create_account(journal, options.url, read_secret_argument(options.invite, "invite"), name)

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atomic_agent.cache import sessions
+from atomic_agent.cli.storage import launched
 from atomic_agent.cli.terminal import confirm, emit_json, megabytes, now_ms, one_line, say
+from atomic_agent.cli.trust import store_arguments
 from atomic_agent.locations import home
-from atomic_agent.projects import project_of
 from atomic_agent.stores.journal import open_journal
+from atomic_agent.stores.rows import Row
 from atomic_agent.sync.identity import membership
 from atomic_sessions.clock import iso
 from atomic_sessions.errors import ConfirmationError, UsageError
@@ -36,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--new", action="store_true", help="a new link, not a new revision of the last one")
     parser.add_argument("--yes", action="store_true", help="do not ask after the report")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    store_arguments(parser)
 
 
 def seconds_of(text: str | None) -> int:
@@ -59,10 +61,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("A public page has neither password nor limited views.", "Leave out --public.")
     if options.views is not None and options.views < 1:
         raise UsageError("--views needs a number of at least 1.")
-    with open_journal(home()) as journal:
-        row = sessions.find(journal.cache, options.id, project_of(str(Path.cwd())))
+    with open_journal(home()) as journal, launched(options) as launch:
         membership(journal)
-        ready = redacting.fit(journal.cache, row, now_ms())
+        store = launch.store
+        row = store.find(options.id, store.project_of(str(Path.cwd())))
+        ready = redacting.fit(store, row, now_ms())
         _report(ready, row, public=options.public)
         confirm("Publish it?", yes=options.yes)
         password = _ask_password() if options.password else None
@@ -103,7 +106,7 @@ def _ask_password() -> str:
     return first
 
 
-def _report(ready: "Fit", row: sessions.SessionRow, *, public: bool) -> None:
+def _report(ready: "Fit", row: Row, *, public: bool) -> None:
     how = (
         "a page anyone with the link can read, and the service too"
         if public

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import msgspec
 
-from atomic_agent.cache import entries, sessions
 from atomic_agent.capture import forks
+from atomic_agent.cli.storage import launched
 from atomic_agent.cli.terminal import clip, emit_json, one_line, safe, say
-from atomic_agent.locations import home
-from atomic_agent.projects import display, project_of
-from atomic_agent.stores.journal import open_journal
+from atomic_agent.cli.trust import store_arguments
+from atomic_agent.projects import display
+from atomic_agent.stores.port import Store
+from atomic_agent.stores.rows import Row
 from atomic_agent.turns.history import History, load
 from atomic_sessions.clock import iso
 from atomic_sessions.context import gather
 from atomic_sessions.entry import Block, Image, Node, Shell, Text, Thinking, ToolCall, ToolResult
 from atomic_sessions.errors import NotFoundError
+from atomic_sessions.formats import codex_log
 
 TOOL_COLUMNS = 100
 RESULT_LINES = 3
@@ -35,26 +37,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="a session; the first eight characters do")
     parser.add_argument("--branch", metavar="ENTRY", help="the branch that ends at this entry")
     parser.add_argument("--json", action="store_true", help="one JSON object an entry")
+    store_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    with open_journal(home()) as journal:
-        row = sessions.find(journal.cache, options.id, project_of(str(Path.cwd())))
-        if options.branch is not None and entries.one(journal.cache, row.key, options.branch) is None:
+    with launched(options) as launch:
+        store = launch.store
+        row = store.find(options.id, store.project_of(str(Path.cwd())))
+        if options.branch is not None and store.entry(row.key, options.branch) is None:
             raise NotFoundError(
                 f"There is no entry '{options.branch[:64]}' in this session.", "See: atomic show --json ID"
             )
-        history = load(journal.cache, row, options.branch, whole=True, with_lines=False)
-        others = entries.ends(journal.cache, row.key) - 1
-        lacking = forks.lacks(journal.cache, row.key) if row.agent == forks.AGENT else None
+        history = load(store, row, options.branch, whole=True, with_lines=False)
+        others = store.ends(row.key) - 1
+        lacking = _lacking(store, row)
     if options.json:
         for node in history.path:
             emit_json(_as_json(node))
         return 0
+    facts = row.facts
     print(f"{one_line(row.label)}")
-    print(
-        f"{row.id} · {row.agent} · {one_line(display(row.project))} · {row.messages} messages · {iso(row.created_at)}"
-    )
+    place = one_line(display(facts.project))
+    print(f"{facts.id} · {facts.agent} · {place} · {row.messages} messages · {iso(facts.created_at)}")
     for line in transcript(history):
         print(line)
     if lacking is not None:
@@ -63,6 +67,15 @@ def run(options: argparse.Namespace) -> int:
         more = "1 more branch ends" if others == 1 else f"{others} more branches end"
         say(f"{more} elsewhere in this session; see all: atomic export ID FILE.html")
     return 0
+
+
+def _lacking(store: Store, row: Row) -> codex_log.History | None:
+    """What a Codex session points to and does not have; only the cache holds such sessions."""
+    from atomic_agent.stores.sqlite import SqliteStore
+
+    if row.facts.agent != forks.AGENT or not isinstance(store, SqliteStore):
+        return None
+    return forks.lacks(store.cache, store.number(row.key))
 
 
 def transcript(history: History) -> Iterator[str]:

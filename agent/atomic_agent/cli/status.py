@@ -1,9 +1,12 @@
 """`atomic status`: what is here, what is not synced, and with whom."""
 
 import argparse
+import os
 
 from atomic_agent.cache import outbox
 from atomic_agent.cli.terminal import age, emit_json, now_ms
+from atomic_agent.cli.trust import placement, store_arguments
+from atomic_agent.config.selection import CacheSelection
 from atomic_agent.keys import sources
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import Journal, open_journal
@@ -13,11 +16,15 @@ from atomic_sessions.clock import iso
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    store_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    chosen = placement(options, os.environ, ask=False).sessions
     with open_journal(home()) as journal:
         found = facts(journal)
+    found["sessions_go_to"] = chosen.source
+    found["sessions_sync"] = isinstance(chosen.selection, CacheSelection)
     if options.json:
         emit_json(found)
         return 0
@@ -55,6 +62,8 @@ def facts(journal: Journal) -> dict[str, object]:
 
 
 def _print(found: dict[str, object]) -> None:
+    if not found["sessions_sync"]:
+        print(f"store     new sessions go elsewhere ({found['sessions_go_to']}); they never sync")
     print(f"cache     {found['cache']} ({found['sessions']} sessions, {found['entries']} entries), encrypted")
     print(f"key       {found['key']}, store: {found['key_store']}")
     if not found["recovery_kit_saved"]:

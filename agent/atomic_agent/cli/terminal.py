@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from atomic_agent.stores.journal import Journal
 from atomic_sessions.errors import ConfirmationError
 
 _CONTROL = re.compile(
@@ -158,10 +157,10 @@ def from_stdin(what: str) -> str:
     return sys.stdin.read()
 
 
-def welcome(journal: Journal) -> None:
-    """Said once, with the first key (D2)."""
-    if journal.made_key:
-        say(f"A key for this machine's cache was made ({journal.key.name}).")
+def welcome(made_key: str) -> None:
+    """Said once, with the first key (D2); `made_key` is what holds it, empty when none was made."""
+    if made_key:
+        say(f"A key for this machine's cache was made ({made_key}).")
         say("Keep a recovery kit for the day it is lost: atomic recovery save FILE")
 
 

@@ -1,23 +1,18 @@
-"""`atomic trust`, and what a launch does about it: read settings, ask once, choose the store (B5, B11).
+"""`atomic trust`, and how a command asks whether a project's settings count (B5).
 
-Until a project is trusted its settings choose nothing, which is said in one line. Only a person at a terminal is
-asked, never a script.
+Only a person at a terminal is asked, never a script.
 """
 
 import argparse
 import os
-import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from atomic_agent.cli.terminal import age, emit_json, now_ms, safe, say, table
-from atomic_agent.config import settings, trust
-from atomic_agent.config.errors import SelectionError, SettingsError
-from atomic_agent.config.paths import Folders, resolve
-from atomic_agent.config.precedence import Flags, Placement, Sources, StorageFile, check, place
-from atomic_agent.config.settings import SettingsFile
-from atomic_agent.locations import Home, home
+from atomic_agent.config import launch, settings, trust
+from atomic_agent.config.precedence import Flags, Placement
+from atomic_agent.locations import home
 from atomic_sessions.clock import iso
 from atomic_sessions.errors import UsageError
 
@@ -97,92 +92,42 @@ def store_arguments(parser: argparse.ArgumentParser) -> None:
     add("--trust", action="store_true", help="let this project's settings choose the store, from now on")
 
 
-def placement(options: argparse.Namespace, environ: Mapping[str, str], *, ask: bool) -> Placement:
+def placement(
+    options: argparse.Namespace, environ: Mapping[str, str], *, ask: bool, tell: Callable[[str], None] = say
+) -> Placement:
     """Where this launch keeps sessions and runs. With `ask` a person at the terminal is asked once whether
-    the project's settings may say so; the answer holds for this launch already."""
-    at, cwd = home(), Path.cwd()
-    folders = Folders(str(at.root), str(cwd), str(Path.home()))
-    flags = _flags(options, folders)
-    check(flags)
-    everywhere = settings.read(settings.global_path(at, environ, folders))
-    project = _project(at, cwd, approve=getattr(options, "trust", False), ask=ask)
-    for file in (everywhere, project):
-        note = settings.removed(file, folders) if file is not None else None
-        if note is not None:
-            say(safe(note))
-    return place(Sources(folders, flags, environ, project, everywhere))
-
-
-def _flags(options: argparse.Namespace, folders: Folders) -> Flags:
+    the project's settings may say so; the answer holds for this launch already. `tell` is what is said through."""
+    at = home()
+    folders = launch.folders_of(at, Path.cwd())
     named = getattr(options, "storage_file", None)
-    file = None if named is None else _storage_file(named, folders)
-    return Flags(
+    flags = Flags(
         getattr(options, "no_session", False),
         getattr(options, "session_dir", None),
         getattr(options, "session_store", None),
         getattr(options, "session_prefix", None),
         getattr(options, "storage", None),
-        file,
+        None if named is None else launch.read_storage_file(named, folders),
+    )
+    return launch.placement(
+        at,
+        folders,
+        flags,
+        environ,
+        now=now_ms(),
+        approve=getattr(options, "trust", False),
+        agrees=_agrees if ask else None,
+        tell=lambda text: tell(safe(text)),
     )
 
 
-def _storage_file(named: str, folders: Folders) -> StorageFile:
-    """What --storage-file names. A pipe is read too: that is how a secret gets here without a file."""
-    path = Path(resolve(named, folders.working, folders, "--storage-file"))
-    try:
-        with path.open("rb") as stream:
-            lasting = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-            raw = stream.read(settings.MAX_BYTES + 1)
-    except OSError as error:
-        raise SelectionError(
-            f"The --storage-file {path} cannot be read: {error.strerror}.", "Name a file that holds JSON."
-        ) from None
-    if len(raw) > settings.MAX_BYTES:
-        raise SelectionError(f"The --storage-file {path} is too large.", "Name a file that holds JSON.")
-    try:
-        return StorageFile(str(path), raw.decode("utf-8-sig"), lasting)
-    except UnicodeDecodeError:
-        raise SelectionError(f"The --storage-file {path} is not UTF-8 text.", "Save it as UTF-8.") from None
-
-
-def _project(at: Home, cwd: Path, *, approve: bool, ask: bool) -> SettingsFile | None:
-    """The project's settings when they hold; otherwise None, and one line when they would choose something."""
-    root = trust.project_root(cwd)
-    path = settings.project_path(root, at)
-    if approve:
-        trust.remember(at, root, trusted=True, now=now_ms())
-    if path is None:
-        return None
-    said = trust.answer(at, root)
-    if said is not None and said.trusted:
-        return settings.read(path)
-    try:
-        file = settings.read(path)
-    except SettingsError:
-        # Whoever wrote an untrusted file must not be able to stop the program with it.
-        say(f"This project's settings ({safe(str(path))}) cannot be read and are ignored; it is not trusted.")
-        return None
-    chosen = settings.chosen_by(file) if file is not None else ()
-    if not chosen:
-        return None
-    if said is None and ask and _agrees(at, root, path, chosen):
-        return file
-    say(f"This project's settings ({safe(str(path))}) are ignored until you trust it: atomic trust")
-    return None
-
-
-def _agrees(at: Home, root: Path, path: Path, chosen: tuple[str, ...]) -> bool:
-    """Ask whoever sits at the terminal; without one, or without an answer, nothing is remembered."""
+def _agrees(root: Path, path: Path, chosen: tuple[str, ...]) -> bool | None:
+    """Ask whoever sits at the terminal; None without one, or without an answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
+        return None
     sys.stderr.write(
         f"This project's settings ({safe(str(path))}) choose where sessions are kept: {', '.join(chosen)}.\n"
         f"Trust the project {safe(str(root))}? [y/N] "
     )
     sys.stderr.flush()
     line = sys.stdin.readline()
-    if not line:
-        return False
-    agreed = line.strip().lower() in {"y", "yes"}
-    trust.remember(at, root, trusted=agreed, now=now_ms())
-    return agreed
+    return line.strip().lower() in {"y", "yes"} if line else None

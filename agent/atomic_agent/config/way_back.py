@@ -43,11 +43,15 @@ def flags(selection: Selection) -> tuple[str, ...] | None:
 
 
 def _speaks_openly(value: object) -> bool:
-    """True for numbers, truth values and `{"env": NAME}`, which names a variable instead of what it holds."""
+    """True for numbers, truth values, a prefix of table names, and `{"env": NAME}`, which names a variable instead of
+    what it holds."""
     if isinstance(value, dict):
         if value.keys() == {"env"}:
             return isinstance(value["env"], str)
-        return all(_speaks_openly(inner) for inner in value.values())
+        return all(
+            _speaks_openly(inner) or (name == "prefix" and isinstance(inner, str))
+            for name, inner in value.items()
+        )
     if isinstance(value, list):
         return all(_speaks_openly(inner) for inner in value)
     return value is None or isinstance(value, bool | int | float)
@@ -59,6 +63,11 @@ def resume_arguments(selection: Selection, session: str) -> tuple[str, ...] | No
     store = flags(selection)
     if store is None or isinstance(selection, MemorySelection):
         return None
+    return arguments(store, session)
+
+
+def arguments(store: Sequence[str], session: str) -> tuple[str, ...]:
+    """Store flags, and the one that opens a session of that store."""
     named = (f"--session={session}",) if session.startswith("-") else ("--session", session)
     return (*store, *named)
 

@@ -7,10 +7,9 @@ from typing import Literal
 import msgspec
 
 from atomic_agent import private_files
-from atomic_agent.cache import entries, leaf, sessions
-from atomic_agent.cache.cache import Cache
-from atomic_agent.publish.reading import lines_of
 from atomic_agent.publish.redacting import redactor, without_places
+from atomic_agent.stores.port import Store
+from atomic_agent.stores.rows import Row
 from atomic_sessions.document import jsonl, read
 from atomic_sessions.entry import Entry
 from atomic_sessions.errors import UsageError
@@ -36,15 +35,15 @@ class Rendering:
 
     def __init__(
         self,
-        cache: Cache,
-        row: sessions.SessionRow,
+        store: Store,
+        row: Row,
         form: Form,
         *,
         branch: bool = False,
         redact: bool = False,
     ) -> None:
         """`branch`: only the open branch; `redact`: without secrets and home paths."""
-        self._cache, self._row, self._form = cache, row, form
+        self._store, self._row, self._form = store, row, form
         self._branch = branch
         self._work = redactor() if redact else None
         self._facts = row.facts if self._work is None else without_places(row.facts, self._work)
@@ -55,21 +54,22 @@ class Rendering:
 
     def pieces(self) -> Iterator[bytes]:
         """A JSONL file is read and written line by line; a page needs its whole conversation first."""
-        opened = leaf.leaf(self._cache, self._row.key)
+        opened = self._store.leaf(self._row.key)
         found = self._entries(opened)
         if self._form == "jsonl":
             yield from jsonl(self._facts, found)
             return
         page = read(self._facts, self._row.label, opened, found, self._row.summary)
         if self._work is not None:
-            page = msgspec.structs.replace(page, title=self._row.name or self._row.id)
+            page = msgspec.structs.replace(page, title=self._row.name or self._row.facts.id)
         drawn = render_pieces(page) if self._form == "html" else markdown_pieces(page)
         for piece in drawn:
             yield piece.encode("utf-8", "replace")
 
     def _entries(self, opened: str | None) -> Iterator[Entry]:
-        on_it = entries.branch_ids(self._cache, self._row.key, opened) if self._branch else None
-        for entry in lines_of(self._cache, self._row):
+        key = self._row.key
+        on_it = {entry.id for entry in self._store.climb(key, opened)} if self._branch else None
+        for entry in self._store.read(key):
             if on_it is None or entry.id in on_it or _is_header(entry):
                 yield entry if self._work is None else self._work.entry(entry)
 
@@ -79,8 +79,8 @@ def _is_header(entry: Entry) -> bool:
 
 
 def export(
-    cache: Cache,
-    row: sessions.SessionRow,
+    store: Store,
+    row: Row,
     path: Path,
     *,
     branch: bool = False,
@@ -93,6 +93,6 @@ def export(
         raise UsageError(f"{path} exists already.", "Name another file, or give --force to replace it.")
     if not path.parent.is_dir():
         raise UsageError(f"There is no folder {path.parent}.", "Make it first.")
-    rendering = Rendering(cache, row, form, branch=branch, redact=redact)
+    rendering = Rendering(store, row, form, branch=branch, redact=redact)
     size = private_files.write_pieces(path, rendering.pieces())
     return size, rendering.report

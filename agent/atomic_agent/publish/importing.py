@@ -1,4 +1,4 @@
-"""Bringing a file or a shared session into the default store (B9, C6). Nothing there is replaced."""
+"""Bringing a file or a shared session into a store (B9, C6). Nothing there is replaced."""
 
 import getpass
 import secrets
@@ -8,24 +8,22 @@ from pathlib import Path
 
 import msgspec
 
-from atomic_agent.cache import entries, sessions
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.open import transaction
-from atomic_agent.projects import project_of
-from atomic_agent.stores.journal import Journal
+from atomic_agent.stores.port import Store
+from atomic_agent.stores.rows import Row
 from atomic_agent.sync.client import Client
 from atomic_agent.sync.run import now_ms
 from atomic_sessions import compose, wire
 from atomic_sessions.bundle import Bundle, decode_bundle
-from atomic_sessions.entry import Entry, Facts, View
+from atomic_sessions.entry import Entry, Facts
 from atomic_sessions.errors import (
     BadSessionFileError,
     NotFoundError,
     ServiceRefusedError,
-    SessionExistsError,
     UsageError,
 )
+from atomic_sessions.formats import atom_import
 from atomic_sessions.formats.agents import viewer
+from atomic_sessions.formats.atom import MAX_BYTES
 from atomic_sessions.formats.detect import detect
 from atomic_sessions.formats.lines import split
 from atomic_sessions.formats.scan import Scanner, ScanState
@@ -34,21 +32,33 @@ from atomic_sessions.ids import session_key
 from atomic_sessions.sharing import ShareLink, needs_password, open_share, parse_link
 
 CHUNK = 1024 * 1024
-BATCH = 2000
 
 
-def import_file(journal: Journal, path: Path, cwd: str) -> sessions.SessionRow:
-    """Copy a JSONL file in under its own id, older formats upgraded.
+def import_file(store: Store, path: Path, cwd: str) -> Row:
+    """Copy a session file in under its own id, older formats upgraded.
 
     Raises BadSessionFileError, FutureFormatError, SessionExistsError; nothing is half imported.
     """
-    facts, lines = read_file(path, cwd)
-    with transaction(journal.cache.connection):
-        _refuse_present(journal.cache, facts)
-        return _store(journal.cache, facts, _entries(facts, lines))
+    if (atom := _atom_file(path)) is not None:
+        said, entries = atom_import.session(atom, cwd, store.project_of(cwd), now_ms())
+        return store.create(said, entries)
+    facts, lines = read_file(path, cwd, store.project_of)
+    return store.create(facts, _entries(facts, lines))
 
 
-def read_file(path: Path, cwd: str) -> tuple[Facts, Iterator[bytes]]:
+def _atom_file(path: Path) -> bytes | None:
+    """The bytes of an Atom file (A2), None for anything else."""
+    try:
+        if not path.is_file() or detect(_head(path)).agent:
+            return None
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except OSError:
+        return None  # read_file says why
+    return raw if atom_import.is_atom(raw) else None
+
+
+def read_file(path: Path, cwd: str, project_of: Callable[[str], str]) -> tuple[Facts, Iterator[bytes]]:
     """What a session file is, and its lines (format 4 for Atomic and pi files), streamed."""
     if path.is_dir():
         raise BadSessionFileError(
@@ -71,7 +81,7 @@ def read_file(path: Path, cwd: str) -> tuple[Facts, Iterator[bytes]]:
         )
         raise BadSessionFileError(f"{path} is {kind.why}.", mend)
     if kind.agent == "claude-code":
-        return _claude_facts(path, head, cwd), _raw_lines(path)
+        return _claude_facts(path, head, cwd, project_of), _raw_lines(path)
     if kind.agent == "codex":
         raise BadSessionFileError(
             f"{path} is a session of Codex, which is captured, not imported.",
@@ -98,7 +108,7 @@ def read_file(path: Path, cwd: str) -> tuple[Facts, Iterator[bytes]]:
     return facts, upgrade(header, lines)
 
 
-def _claude_facts(path: Path, head: list[bytes], cwd: str) -> Facts:
+def _claude_facts(path: Path, head: list[bytes], cwd: str, project_of: Callable[[str], str]) -> Facts:
     view = viewer("claude-code")
     views = [view(raw) for raw in head]
     there = next((v.cwd for v in views if v.cwd), "")
@@ -125,38 +135,12 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
             yield line.raw
 
 
-def _refuse_present(cache: Cache, facts: Facts) -> None:
-    key = session_key(facts.agent, facts.id, facts.project)
-    if sessions.by_key(cache, key) is not None:
-        raise SessionExistsError(
-            f"The session {facts.id or '(empty id)'} is here already; nothing was replaced.",
-            f"Open it: atomic --session '{facts.id}'",
-        )
-    if sessions.is_deleted(cache, key):
-        raise SessionExistsError(
-            f"The session {facts.id} was deleted; a deleted session does not come back.",
-            "To work with its content, give the file's header another id.",
-        )
-
-
-def _entries(facts: Facts, lines: Iterator[bytes]) -> Iterator[entries.Incoming]:
+def _entries(facts: Facts, lines: Iterator[bytes]) -> Iterator[Entry]:
     scanner = Scanner(
         facts.agent, ScanState(linear=False), now=now_ms(), stamp_of=lambda _: 0, internal=facts.internal
     )
     for raw in lines:
-        yield scanner.read(raw)
-
-
-def _store(cache: Cache, facts: Facts, found: Iterator[entries.Incoming]) -> sessions.SessionRow:
-    session = sessions.ensure(cache, facts)
-    batch: list[entries.Incoming] = []
-    for item in found:
-        batch.append(item)
-        if len(batch) >= BATCH:
-            entries.insert(cache, session, batch)
-            batch = []
-    entries.insert(cache, session, batch)
-    return sessions.get(cache, session)
+        yield scanner.read(raw)[0]
 
 
 def is_link(text: str) -> bool:
@@ -164,16 +148,14 @@ def is_link(text: str) -> bool:
     return text.strip().startswith(("http://", "https://"))
 
 
-def import_link(
-    journal: Journal, text: str, cwd: str = "", password: str | None = None
-) -> sessions.SessionRow:
+def import_link(store: Store, text: str, cwd: str = "", password: str | None = None) -> Row:
     """A shared session as a new one of our own: new id, its parent recorded.
 
     Raises UsageError (no link), ServiceUnreachableError, ServiceRefusedError (gone), SealError.
     """
     found = parse_link(text)
     bundle = fetch(found, password)
-    return adopt(journal, bundle, cwd)
+    return adopt(store, bundle, cwd)
 
 
 def fetch(found: ShareLink, password: str | None = None) -> Bundle:
@@ -216,24 +198,21 @@ def _ask_password() -> str:
     return getpass.getpass("Password of the share: ")
 
 
-def adopt(journal: Journal, bundle: Bundle, cwd: str) -> sessions.SessionRow:
+def adopt(store: Store, bundle: Bundle, cwd: str) -> Row:
     """Store a published session under a new id."""
     now = now_ms()
     identity = compose.session_id(now, secrets.token_bytes(10))
-    project = project_of(cwd) if cwd else ""
+    project = store.project_of(cwd) if cwd else ""
     old = bundle.facts
     header = compose.header(identity, now, cwd, project=project, parent=old.id) if old.header else b""
     facts = Facts(
         old.agent, identity, "", cwd, project, old.created_at, old.id, internal=False, header=header
     )
-    view = viewer(old.agent, internal=old.internal)
-    found = _renumbered(bundle, view, now)
-    with transaction(journal.cache.connection):
-        return _store(journal.cache, facts, found)
+    return store.create(facts, _bounded(bundle, now))
 
 
-def _renumbered(bundle: Bundle, view: Callable[[bytes], View], now: int) -> Iterator[tuple[Entry, View]]:
-    """A bundle's entries with places and times of our own bounds: a stranger's numbers decide nothing."""
-    for pos, entry in enumerate(entry for entry in bundle.entries if not entry.file):
-        at = min(max(0, entry.stamp), now)
-        yield msgspec.structs.replace(entry, pos=pos, stamp=at), view(entry.raw)
+def _bounded(bundle: Bundle, now: int) -> Iterator[Entry]:
+    """A bundle's entries with times that are not ahead of ours: a stranger's numbers decide nothing."""
+    for entry in bundle.entries:
+        if not entry.file:
+            yield msgspec.structs.replace(entry, stamp=min(max(0, entry.stamp), now))

@@ -7,9 +7,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from atomic_agent.cache import leaf, sessions
-from atomic_agent.cache.cache import Cache
-from atomic_agent.publish.reading import lines_of
+from atomic_agent.stores.port import Store
+from atomic_agent.stores.rows import Row
 from atomic_sessions.bundle import VERSION, Bundle
 from atomic_sessions.entry import Entry, Facts
 from atomic_sessions.formats import codex
@@ -37,13 +36,13 @@ def redactor() -> Redactor:
     return Redactor(home=(str(Path.home()),), users=users)
 
 
-def fit(cache: Cache, row: sessions.SessionRow, now: int) -> Fit:
+def fit(store: Store, row: Row, now: int) -> Fit:
     """The session as it may be published."""
     work = redactor()
-    view = viewer(row.agent, internal=row.internal)
+    view = viewer(row.facts.agent, internal=row.facts.internal)
     found: list[Entry] = []
     left_out = 0
-    for entry in lines_of(cache, row):
+    for entry in store.read(row.key):
         kept: Entry | None = entry
         said = view(entry.raw)
         if not publishable(said):
@@ -57,7 +56,7 @@ def fit(cache: Cache, row: sessions.SessionRow, now: int) -> Fit:
             found.append(work.entry(kept))
     facts = without_places(row.facts, work)
     title = _text(work, row.label)
-    bundle = Bundle(VERSION, facts, title, leaf.leaf(cache, row.key), now, found)
+    bundle = Bundle(VERSION, facts, title, store.leaf(row.key), now, found)
     return Fit(bundle, _text(work, row.summary), work.report(), left_out)
 
 

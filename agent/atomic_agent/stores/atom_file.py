@@ -27,6 +27,7 @@ from atomic_sessions.formats.atom_messages import history
 
 DAMAGED = "corrupt"
 OTHERS = "other"
+FORMER = "former"
 
 
 class Saved(Struct, frozen=True):
@@ -58,25 +59,47 @@ class AtomFile:
         return f"The Atom file {self.path} is corrupt: {self.state.why}. This is a fresh start; the file is kept aside."
 
     def save_turn(self, path: Sequence[Entry], picks: Settings, usage: Usage, mode: str, at: int) -> Saved:
-        """Save a completed turn: the open branch as it is now, and the session's totals.
+        """`save_history` of the open branch as it is now."""
+        return self.save_history(history(path), picks, usage, mode, at)
+
+    def save_history(self, said: Sequence[str], picks: Settings, usage: Usage, mode: str, at: int) -> Saved:
+        """Save a completed turn: what was said in all turns, and the session's totals.
 
         Raises StoreWriteError, or CacheRefusedError for a folder others can write to; nothing is changed then.
         """
         narrowed = self._check()
-        now, seen = _look(self.path)
+        now, seen = _look(self.path, (self.state, self._seen))
         before = now.document if isinstance(now, Loaded) else None
-        said = history(path)
         notices = self._kept_aside(now)
-        if before is not None and seen != self._seen and said[: len(before.history)] != before.history:
-            notices += _kept(self.path, OTHERS, "was written by another program meanwhile; its session is")
+        if before is not None and seen != self._seen and tuple(said[: len(before.history)]) != before.history:
+            notices += self.keep_other().notices
         new = atom.with_session(before, said, turns(before, said), picks, usage, mode, at)
         self._write(new)
         return Saved(notices + narrowed)
 
+    def refresh(self) -> None:
+        """Take what is there now for what was there when it was opened."""
+        self.state, self._seen = _look(self.path, (self.state, self._seen))
+
+    def keep_former(self) -> Saved:
+        """Keep the conversation that lies there under a name of its own, before a new one takes its place."""
+        return Saved(_kept(self.path, FORMER, "held an earlier conversation, which is"))
+
+    def keep_other(self) -> Saved:
+        """Keep what another program put there, before the conversation of this one goes on in its place."""
+        return Saved(_kept(self.path, OTHERS, "was written by another program meanwhile; its session is"))
+
+    def clear(self, at: int) -> None:
+        """Take the conversation out; picks and members of other programs stay. Raises as `save_turn`."""
+        self._check()
+        now = _look(self.path)[0]
+        before = now.document if isinstance(now, Loaded) else atom.fresh()
+        self._write(atom.with_session(before, (), (), before.picks, Usage(), atom.NORMAL, at))
+
     def save_picks(self, picks: Settings, at: int) -> Saved:
         """Save what a clean exit without another turn leaves: provider, model and effort. Raises as `save_turn`."""
         narrowed = self._check()
-        now, _ = _look(self.path)
+        now, _ = _look(self.path, (self.state, self._seen))
         notices = self._kept_aside(now)
         self._write(atom.with_picks(now.document if isinstance(now, Loaded) else None, picks, at))
         return Saved(notices + narrowed)
@@ -110,8 +133,9 @@ class AtomFile:
         self.state, self._seen = Loaded(document), _digest(raw)
 
 
-def _look(path: Path) -> tuple[State, bytes]:
-    """What is there, and a digest of it."""
+def _look(path: Path, known: tuple[State, bytes] | None = None) -> tuple[State, bytes]:
+    """What is there, and a digest of it. What is `known` already is not read through again: at every save of a long
+    conversation that is most of the work."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except (FileNotFoundError, NotADirectoryError):
@@ -128,7 +152,8 @@ def _look(path: Path) -> tuple[State, bytes]:
         return Corrupt(f"it cannot be read ({error.strerror})"), b""
     finally:
         os.close(handle)
-    return atom.load(raw), _digest(raw)
+    seen = _digest(raw)
+    return known if known is not None and known[1] == seen else (atom.load(raw), seen)
 
 
 def _digest(raw: bytes) -> bytes:

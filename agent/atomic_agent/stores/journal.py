@@ -38,6 +38,11 @@ class Journal:
         self._secrets: Secrets | None = None
 
     @property
+    def new_key(self) -> str:
+        """What holds the key that this open made; empty when there was one."""
+        return self.key.name if self.made_key else ""
+
+    @property
     def secrets(self) -> "Secrets":
         """This machine's secrets, read when first needed."""
         if self._secrets is None:

@@ -66,6 +66,9 @@ class JsonlStore:
     def project_of(self, folder: str) -> str:
         return folders.project_of(folder)
 
+    def deleted(self, session: SessionKey) -> bool:
+        return False
+
     def create(self, facts: Facts, entries: Iterable[Entry] = (), *, done: Iterable[str] = ()) -> Row:
         if facts.agent != AGENT:
             raise UnsupportedError(
@@ -146,7 +149,7 @@ class JsonlStore:
                 self._indexes.pop(path, None)
             for flight in jsonl_turns.pending(self.folder):
                 facts = flight.begun.facts
-                if session in {flight.source, SessionKey(facts.agent, facts.id, facts.scope)}:
+                if session in {flight.source, facts.key}:
                     jsonl_turns.drop(self.folder, flight.turn)
             jsonl_claims.forget(self.folder, _name(session))
         self._opened.pop(session, None)

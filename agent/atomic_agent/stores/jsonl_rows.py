@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from atomic_agent.cache.digest import Digest
+from atomic_agent.cache.entries import searched
 from atomic_agent.stores import jsonl_intent
 from atomic_agent.stores.jsonl_files import opened, session_files
 from atomic_agent.stores.jsonl_index import (
@@ -28,6 +29,7 @@ from atomic_agent.stores.jsonl_intent import pread
 from atomic_agent.stores.rows import Row, row_of
 from atomic_sessions.entry import View
 from atomic_sessions.errors import BadSessionFileError
+from atomic_sessions.formats import pi
 from atomic_sessions.formats.lines import split
 from atomic_sessions.formats.scan import Scanner, ScanState
 from atomic_sessions.formats.upgrade import SessionHeader, read_header
@@ -38,6 +40,10 @@ WINDOW = 16 * 1024
 MAX_FIRST = 256 * 1024
 MAX_NEWEST = 16 * 1024 * 1024
 """How far the first and the newest message are looked for: a tool's output may be long."""
+
+
+Said = tuple[str, str]
+"""An entry's id and the text it is found by; no id where it is not known yet."""
 
 
 class _Seen(Struct):
@@ -57,14 +63,14 @@ class Listing:
     def rows(self) -> list[Row]:
         """One row a session: its newest copy."""
         return [
-            msgspec.structs.replace(max(copies, key=_newness), copies=len(copies))
+            msgspec.structs.replace(max(copies, key=newness), copies=len(copies))
             for copies in self._by_session().values()
         ]
 
     def copies(self, session: SessionKey) -> list[Path]:
         """The files of a session, the one that counts first."""
         found = self._by_session().get(session, [])
-        return [Path(row.place) for row in sorted(found, key=_newness, reverse=True)]
+        return [Path(row.place) for row in sorted(found, key=newness, reverse=True)]
 
     def _by_session(self) -> dict[SessionKey, list[Row]]:
         found: dict[SessionKey, list[Row]] = {}
@@ -85,13 +91,28 @@ class Listing:
     def _read(self, path: Path, there: os.stat_result) -> Row | None:
         """The row of a file; None when it is no session or cannot be read."""
         try:
-            if there.st_size <= WHOLE:
-                return whole_row(Index(self._folder, path, self._clock))
-            with opened(path) as stream:
-                end = jsonl_intent.visible_end(self._folder, path, stream.fileno())
-                return _partial(stream.fileno(), path, end, there, self._clock())
+            return read_row(self._folder, path, there, self._clock)
         except (BadSessionFileError, OSError):
             return None
+
+
+def read_row(
+    folder: Path, path: Path, there: os.stat_result, clock: Clock, said: list[Said] | None = None
+) -> Row:
+    """The row of a file as it is. `said` takes what it can be searched by: all of a small file, the first message
+    and the newest entries of a large one. Raises BadSessionFileError, OSError."""
+    if there.st_size <= WHOLE:
+        index = Index(folder, path, clock)
+        if said is not None:
+            said.extend(
+                (entry.id, text)
+                for entry in index.entries(index.in_order())
+                if (text := searched(pi.view(entry.raw)))
+            )
+        return whole_row(index)
+    with opened(path) as stream:
+        end = jsonl_intent.visible_end(folder, path, stream.fileno())
+        return _partial(stream.fileno(), path, end, there, clock(), said)
 
 
 def whole_row(index: Index) -> Row:
@@ -99,12 +120,14 @@ def whole_row(index: Index) -> Row:
     return row_of(index.facts, index.digest, place=str(index.path), otherwise=index.modified)
 
 
-def _newness(row: Row) -> tuple[object, ...]:
+def newness(row: Row) -> tuple[object, ...]:
     """Of copies with the same newest message the one that holds more counts, then the first by name."""
     return (*row.order, row.messages, [-ord(sign) for sign in row.place])
 
 
-def _partial(handle: int, path: Path, end: int, there: os.stat_result, now: int) -> Row:
+def _partial(
+    handle: int, path: Path, end: int, there: os.stat_result, now: int, said: list[Said] | None = None
+) -> Row:
     """Head and tail of a large file, each read further until it holds a message."""
     header, begun = _header(handle, end)
     head, size = _Part(header, now), WINDOW
@@ -122,7 +145,9 @@ def _partial(handle: int, path: Path, end: int, there: os.stat_result, now: int)
         tail.read(_lines(handle, start, end, inside=start > head.end))
         if tail.decided > head.decided or start == head.end or size >= MAX_NEWEST:
             break
-        size *= 8
+        size = min(size * 8, MAX_NEWEST)
+    if said is not None:
+        said.extend([*head.first, *tail.said])
     return row_of(
         facts_of(header),
         tail.digest,
@@ -164,6 +189,8 @@ class _Part:
         self.digest = Digest()
         self.decided = 0
         self.end = 0
+        self.first: list[Said] = []
+        self.said: list[Said] = []
         self._header, self._now = header, now
         self._scan = ScanState(linear=header.version == 1)
 
@@ -181,8 +208,14 @@ class _Part:
         for raw, end in lines:
             entry, view = scanner.read(raw)
             self._fold(entry.loose, view)
+            before = self.digest.first_message
             self.digest.fold(entry, view, None)
             self.end = end
+            if text := searched(view):
+                # Entries of format 1 have no ids until all before them were read.
+                self.said.append((entry.id if self._header.version > 1 else "", text))
+                if self.digest.first_message != before:
+                    self.first = self.said[-1:]
 
     def _fold(self, loose: bool, view: View) -> None:
         self.decided += view.decides and not loose

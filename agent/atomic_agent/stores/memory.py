@@ -46,8 +46,11 @@ class MemoryStore:
     def project_of(self, folder: str) -> str:
         return folders.project_of(folder)
 
+    def deleted(self, session: SessionKey) -> bool:
+        return False
+
     def create(self, facts: Facts, entries: Iterable[Entry] = (), *, done: Iterable[str] = ()) -> Row:
-        key = SessionKey(facts.agent, facts.id, facts.scope)
+        key = facts.key
         if key in self._sessions:
             raise taken(facts)
         kept = _Kept(facts, {})
@@ -98,7 +101,7 @@ class MemoryStore:
         self._rows.pop(session, None)
         for flight in self.pending():
             facts = flight.begun.facts
-            if session in {flight.source, SessionKey(facts.agent, facts.id, facts.scope)}:
+            if session in {flight.source, facts.key}:
                 self.drop(flight.turn)
 
     def append(self, session: SessionKey, entries: Sequence[Entry], *, done: Iterable[str] = ()) -> None:

@@ -66,6 +66,9 @@ class Store(Protocol):
 
     # Sessions.
 
+    def deleted(self, session: SessionKey) -> bool:
+        """True when a person deleted it and nothing brings it back: no session of this identity can be made."""
+
     def create(self, facts: Facts, entries: Iterable[Entry] = (), *, done: Iterable[str] = ()) -> Row:
         """Make a session with its first entries, all or nothing; SessionExistsError when its id is taken in its
         project. The turns `done` are in flight no longer. A `leaf` line at the end is where it opens."""

@@ -35,7 +35,7 @@ class Row(Struct, frozen=True):
 
     @property
     def key(self) -> SessionKey:
-        return SessionKey(self.facts.agent, self.facts.id, self.facts.scope)
+        return self.facts.key
 
     @property
     def label(self) -> str:

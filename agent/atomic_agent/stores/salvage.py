@@ -37,6 +37,7 @@ IN_ORDER = {
     "quarantine": ("id",),
     "tombstones": ("wire",),
     "files": ("path",),
+    "hidden": ("id", "place"),
 }
 ENTRY_TYPES = {"session": int, "id": str, "pos": int, "stamp": int, "kind": str, "role": str, "file": str}
 Progress = Callable[[str], None]

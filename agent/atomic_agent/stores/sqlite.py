@@ -3,7 +3,6 @@
 The default journal is one of them, and the only one that syncs (B1).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,33 +17,25 @@ from atomic_agent.cache.claims import Claim
 from atomic_agent.cache.open import KeyInfo, read_keyinfo, transaction, write_keyinfo
 from atomic_agent.cache.sessions import SessionRow
 from atomic_agent.cache.turns import Answered, Begun
+from atomic_agent.config.spelling import check_prefix
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.stores import folders
 from atomic_agent.stores.port import InFlight
 from atomic_agent.stores.rows import Hit, Moved, Row, moved_by, not_there, taken
 from atomic_sessions.entry import Entry, Facts
-from atomic_sessions.errors import SessionExistsError, UsageError
+from atomic_sessions.errors import SessionExistsError
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import SessionKey
 
 BATCH = 2000
-_PREFIX = re.compile(r"(?!sqlite_)[A-Za-z_][A-Za-z0-9_]*", re.IGNORECASE)
-
-
-def checked_prefix(prefix: str) -> str:
-    """A prefix that may stand before the names of tables; UsageError for another (B12)."""
-    if prefix and _PREFIX.fullmatch(prefix) is None:
-        raise UsageError(
-            "A prefix is made of letters, digits and underscores, and begins neither with a digit nor sqlite_.",
-            "Choose another --session-prefix.",
-        )
-    return prefix
 
 
 def open_sqlite(path: Path, key: LocalKey, prefix: str = "") -> "SqliteStore":
-    """Open or make the cache at a path; its key info lies beside it. Raises what `Cache.open` raises."""
+    """Open or make the cache at a path; its key info lies beside it. Raises what `Cache.open` raises, and
+    SelectionError for a prefix that cannot be (B12)."""
+    check_prefix(prefix, "The prefix")
     keyinfo = path.with_name(path.name + ".keyinfo")
-    cache = Cache.open(path, key, keyinfo, prefix=checked_prefix(prefix))
+    cache = Cache.open(path, key, keyinfo, prefix=prefix)
     if read_keyinfo(keyinfo) is None:
         write_keyinfo(keyinfo, KeyInfo(1, key.name, key.check_value))
     return SqliteStore(cache)
@@ -74,9 +65,12 @@ class SqliteStore:
     def project_of(self, folder: str) -> str:
         return projects.project_of(folder) if self._syncs else folders.project_of(folder)
 
+    def deleted(self, session: SessionKey) -> bool:
+        return sessions.is_deleted(self.cache, session)
+
     def create(self, facts: Facts, lines: Iterable[Entry] = (), *, done: Iterable[str] = ()) -> Row:
         view = viewer(facts.agent, internal=facts.internal)
-        key = SessionKey(facts.agent, facts.id, facts.scope)
+        key = facts.key
         moved: Moved = None
         with transaction(self.cache.connection):
             if sessions.by_key(self.cache, key) is not None:
@@ -184,6 +178,7 @@ class SqliteStore:
         return claims.holder(self.cache, _name(session), self._me)
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
+        claims.sweep(self.cache, self._me)
         row = sessions.by_key(self.cache, session)
         number = row.key if row is not None else 0
         return claims.take(self.cache, _name(session), number, self._me, now, force=force)
@@ -217,6 +212,10 @@ class SqliteStore:
 
     def close(self) -> None:
         self.cache.close()
+
+    def number(self, session: SessionKey) -> int:
+        """The row of a session in this cache's tables."""
+        return self._there(session).key
 
     def _there(self, session: SessionKey) -> SessionRow:
         row = sessions.by_key(self.cache, session)

@@ -29,12 +29,13 @@ def parse(text: str) -> Query:
     runs: list[tuple[str, ...]] = []
     for index, piece in enumerate(text.split('"')):
         for part in (piece,) if index % 2 else piece.split():
-            if found := tuple(_words(part)):
+            if found := tuple(words_of(part)):
                 runs.append(found)
     return Query(text, tuple(runs), open_end=not text.rstrip().endswith('"'))
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """The words of a text as they are compared: in one case, without accents."""
     if not text.isascii():
         text = "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
     return _WORD.findall(text.casefold())
@@ -44,7 +45,7 @@ def matches(query: Query, text: str) -> bool:
     """True when a text holds everything asked for; nothing asked for is nowhere."""
     if not query.runs:
         return False
-    words = _words(text)
+    words = words_of(text)
     last = len(query.runs) - 1
     return all(_holds(words, run, query.open_end and at == last) for at, run in enumerate(query.runs))
 

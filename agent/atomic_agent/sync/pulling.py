@@ -25,7 +25,7 @@ from atomic_sessions.errors import (
     ServiceUnreachableError,
 )
 from atomic_sessions.formats.agents import viewer
-from atomic_sessions.ids import SessionKey, wire_id
+from atomic_sessions.ids import wire_id
 from atomic_sessions.ledger import Ledger
 from atomic_sessions.seal import BlobRef, RecordBody, decode_body, open_sealed, split_blob
 from atomic_sessions.wire import ErrorCode, Event, Pull
@@ -207,7 +207,7 @@ class Puller:
         """Take in what a record says; why a large entry of it could not be, if so. The others and the records after
         it are as good as ever."""
         facts = body.facts
-        if wire_id(self.keys.id_key, SessionKey(facts.agent, facts.id, facts.scope)) != header.session:
+        if wire_id(self.keys.id_key, facts.key) != header.session:
             raise SealError("A record names another session than its envelope.")
         view = viewer(facts.agent, internal=facts.internal)
         batch: list[tuple[int, entries.Incoming]] = []

@@ -6,17 +6,14 @@ back is said in `notes`; an explicit choice never falls back.
 
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
 from msgspec import Struct
 
-from atomic_agent.cache.cache import Cache
 from atomic_agent.turns.providers.port import Endpoint, Protocol
 from atomic_sessions.context import Settings
 from atomic_sessions.errors import ProviderError, UsageError
 
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 ZEN_MODEL = "OPENCODE_ZEN_MODEL"
-_PICKS = "picks"
 
 
 class Provider(Struct, frozen=True):
@@ -157,17 +154,3 @@ def endpoint_of(provider: Provider, environ: Mapping[str, str], keys: Keys) -> E
             f"{provider.url_name} is not an http address.", f"Set it to something like {provider.url}."
         )
     return Endpoint(provider.name, provider.protocol, url, key, provider.key_name, provider.url_name)
-
-
-def load_picks(cache: Cache) -> Settings:
-    """What was picked on this machine; empty before the first turn or when it cannot be read."""
-    raw = cache.get(_PICKS)
-    try:
-        return Settings() if raw is None else msgspec.msgpack.decode(raw, type=Settings)
-    except msgspec.MsgspecError:
-        return Settings()
-
-
-def save_picks(cache: Cache, picks: Settings) -> None:
-    """Remember for the next launch: names only, never a key."""
-    cache.put(_PICKS, msgspec.msgpack.encode(picks))

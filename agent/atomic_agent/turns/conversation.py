@@ -1,26 +1,23 @@
 """A conversation that turns are made in: where the next entry hangs, and how a turn is entered.
 
-A turn is kept aside while it is in flight and entered in one transaction when it is complete, so a
-kill leaves all of it or none (A1, A7). Talks to no provider and to no person.
+A turn is kept aside while it is in flight and entered whole when it is complete, so a kill leaves all of it
+or none (A1, A7). Talks to no provider and to no person, and knows no store but by its port.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
-import msgspec
-
-from atomic_agent.cache import claims, entries, sessions, turns
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.open import transaction
+from atomic_agent.cache.claims import Claim
 from atomic_agent.cache.turns import Answered, Begun
-from atomic_agent.turns.choice import save_picks
+from atomic_agent.stores.port import Store
+from atomic_agent.stores.rows import Row
 from atomic_agent.turns.history import History, reader
 from atomic_sessions import compose
 from atomic_sessions.clock import stamp
 from atomic_sessions.context import Settings, settings
 from atomic_sessions.entry import Entry, Facts, Node
-from atomic_sessions.errors import NotFoundError
-from atomic_sessions.formats.agents import viewer
+from atomic_sessions.errors import NotFoundError, SessionExistsError
 from atomic_sessions.ids import SessionKey
 
 AGENT = "atomic"
@@ -35,54 +32,54 @@ def node(entry: Entry) -> Node:
 class Conversation:
     """One session, open for turns.
 
-    `row` is its key in the cache, None before its first completed turn; `source` the row it goes on
-    from (its own, or the captured one it derives from), 0 for a new one. `unsaved` are entries that are
-    not in the cache yet: what was taken over, and turns a failing disk would not take (`owes`).
+    `saved` is False before its first completed turn; `source` is the session it goes on from (its own, or the
+    one it derives from), None for a new one. With `whole` it is a copy of all that its source holds. `unsaved`
+    are entries that are not in the store yet: what was taken over, and turns a failing disk would not take
+    (`owes`).
     """
 
     def __init__(
-        self, cache: Cache | None, facts: Facts, history: History, *, row: sessions.SessionRow | None
+        self, store: Store, facts: Facts, history: History, *, row: Row | None, copied: Row | None = None
     ) -> None:
-        self.cache = cache
+        self.store = store
         self.facts = facts
-        self.row = row.key if row is not None else None
-        self.source = row.key if row is not None else 0
+        self.saved = row is not None
+        before = row if row is not None else copied
+        self.source = before.key if before is not None else None
+        self.whole = copied is not None
         self.path: list[Node] = list(history.path)
         self.beside: list[Node] = list(history.beside)
         self.settings = history.settings
-        self.newest_at = row.newest_at if row is not None and row.newest_id is not None else 0
+        self.newest_at = before.newest_at if before is not None and before.newest_id is not None else 0
         self.unsaved: list[Entry] = []
         self.owes = False
         self.new_name = ""
         self.in_flight = ""
         self._replaced: list[str] = []
-        self._answers = 0
-        self._me = claims.myself()
+        self._answered = False
         self._claimed = False
 
     @property
-    def name(self) -> str:
-        return claims.name_of(self.facts)
+    def key(self) -> SessionKey:
+        return self.facts.key
 
     @property
     def leaf(self) -> str | None:
         return self.path[-1].id if self.path else None
 
-    def claim(self, now: int, *, force: bool = False) -> claims.Claim | None:
+    def claim(self, now: int, *, force: bool = False) -> Claim | None:
         """Become the session's writer; the claim of another living process otherwise."""
-        if self.cache is None:
-            return None
-        held = claims.take(self.cache, self.name, self.row or 0, self._me, now, force=force)
+        held = self.store.claim(self.key, now, force=force)
         self._claimed = held is None
         return held
 
     def close(self) -> None:
         """Give the session back. StoreWriteError when completed turns are still not on the disk."""
         try:
-            self.flush(self.newest_at)
+            self.flush()
         finally:
-            if self.cache is not None and self._claimed:
-                claims.release(self.cache, self.name, self._me)
+            if self._claimed:
+                self.store.release(self.key)
                 self._claimed = False
 
     def draft(self, now: int) -> "Draft":
@@ -91,75 +88,63 @@ class Conversation:
 
     def begin(self, draft: "Draft", prompt: str, now: int) -> None:
         """Keep the prompt on the disk, in the place of an earlier unfinished turn of ours."""
-        if self.cache is None:
-            return
-        self.flush(now)
+        self.flush()
         if self.in_flight:
             self._replaced.append(self.in_flight)
             self.in_flight = ""
         turn = secrets.token_hex(8)
-        begun = Begun(self.facts, prompt, now, [*self.unsaved, *draft.entries], len(self.unsaved))
-        turns.begin(self.cache, turn, self.name, self.source, begun, instead=self._replaced)
-        self.in_flight, self._answers, self._replaced = turn, 0, []
+        begun = Begun(self.facts, prompt, now, [*self.unsaved, *draft.entries], len(self.unsaved), self.whole)
+        self.store.begin(turn, self.source, begun, instead=self._replaced)
+        self.in_flight, self._answered, self._replaced = turn, False, []
 
     def answered(self, entry: Entry) -> None:
         """Keep the complete answer on the disk: from here on the turn cannot be lost."""
-        if self.cache is None or not self.in_flight:
-            return
-        said = Answered([entry], last=True)
-        turns.answer(
-            self.cache, self.in_flight, self._answers + 1, self.name, self.source, self.facts.project, said
-        )
-        self._answers += 1
+        if self.in_flight:
+            self.store.answer(self.in_flight, Answered([entry], last=True))
+            self._answered = True
 
-    def complete(self, draft: "Draft", picks: Settings, now: int) -> None:
-        """Enter the turn: one transaction, everything or nothing. On StoreWriteError the turn stays in
-        memory and goes in with the next one."""
+    def complete(self, draft: "Draft") -> None:
+        """Enter the turn: everything or nothing. On StoreWriteError the turn stays in memory and goes in with the
+        next one."""
         added = [node(e) for e in draft.entries]
         self.path.extend(added)
         said = settings(added)
-        self.settings = Settings(said.provider, said.model, said.effort or self.settings.effort)
+        tools = said.tools if said.tools is not None else self.settings.tools
+        self.settings = Settings(said.provider, said.model, said.effort or self.settings.effort, tools)
         self.newest_at = max(self.newest_at, draft.entries[-1].stamp)
         self.new_name = ""
-        if self.cache is None:
-            return
         self.unsaved.extend(draft.entries)
         self.owes = True
-        self._write(now, picks)
+        self.flush()
 
-    def flush(self, now: int) -> None:
-        """Enter completed turns that the disk would not take before."""
-        if self.owes:
-            self._write(now, None)
-
-    def _write(self, now: int, picks: Settings | None) -> None:
-        if self.cache is None:
+    def flush(self) -> None:
+        """Enter completed turns that are not on the disk yet."""
+        if not self.owes:
             return
-        with transaction(self.cache.connection):
-            key = enter(self.cache, self.facts, self.unsaved)
-            for turn in (self.in_flight, *self._replaced):
-                turns.clear(self.cache, turn)
-            if picks is not None:
-                save_picks(self.cache, picks)
-        self.row = self.source = key
+        source = self.source if self.whole else None
+        done = (self.in_flight, *self._replaced)
+        enter(self.store, self.facts, self.unsaved, saved=self.saved, copied=source, done=done)
+        self.saved, self.whole, self.source = True, False, self.key
         self.unsaved, self.owes, self.in_flight, self._replaced = [], False, "", []
 
     def roll_back(self) -> None:
         """Forget the turn in flight, unless its answer is complete: then the next open enters it."""
-        if self.cache is not None and self.in_flight and not self._answers:
-            with transaction(self.cache.connection):
-                turns.clear(self.cache, self.in_flight)
+        if self.in_flight and not self._answered:
+            self.store.drop(self.in_flight)
             self.in_flight = ""
+
+    def stand(self, history: History) -> None:
+        """Go on from another place of the session, whose path this is."""
+        self.path, self.beside, self.settings = list(history.path), list(history.beside), history.settings
 
     def rename(self, name: str, now: int) -> None:
         """Give the session a name: now when it is there already, else with its first turn."""
-        if self.row is None or self.cache is None or self.owes:
+        if not self.saved or self.owes:
             self.new_name = name
             return
         draft = self.draft(now)
         draft.add(lambda i, p, at: compose.session_info(i, p, at, name))
-        with transaction(self.cache.connection):
-            enter(self.cache, self.facts, draft.entries)
+        enter(self.store, self.facts, draft.entries, saved=True)
         self.path.extend(node(e) for e in draft.entries)
 
 
@@ -191,22 +176,39 @@ class Draft:
             n.id == identity for n in talk.path
         ):
             return True
-        return (
-            talk.cache is not None
-            and talk.row is not None
-            and entries.one(talk.cache, talk.row, identity) is not None
-        )
+        holder = talk.key if talk.saved else talk.source if talk.whole else None
+        return holder is not None and talk.store.entry(holder, identity) is not None
 
 
-def enter(cache: Cache, facts: Facts, lines: list[Entry]) -> int:
-    """Put entries at the end of a session, making it if it is new; call inside a transaction."""
-    if sessions.is_deleted(cache, SessionKey(facts.agent, facts.id, facts.scope)):
-        raise NotFoundError(
-            "The session was deleted meanwhile; the turn was not saved.", "Begin a new one: atomic"
-        )
-    key = sessions.ensure(cache, facts)
-    first = sessions.get(cache, key).next_pos
-    placed = [msgspec.structs.replace(line, pos=first + i) for i, line in enumerate(lines)]
-    view = viewer(facts.agent)
-    entries.insert(cache, key, [(line, view(line.raw)) for line in placed])
-    return key
+def enter(
+    store: Store,
+    facts: Facts,
+    lines: Sequence[Entry],
+    *,
+    saved: bool,
+    copied: SessionKey | None = None,
+    done: Iterable[str] = (),
+) -> None:
+    """Put entries at the end of a session, making it if it is not `saved` yet, from all lines of `copied` if it is
+    a copy. NotFoundError when the session was deleted meanwhile."""
+    done = [turn for turn in done if turn]
+    if not saved:
+        before = store.read(copied) if copied is not None else iter(())
+        try:
+            store.create(facts, chain(before, lines), done=done)
+        except SessionExistsError:
+            if store.get(facts.key) is None:
+                raise deleted() from None
+        else:
+            return
+    try:
+        store.append(facts.key, lines, done=done)
+    except NotFoundError:
+        raise deleted() from None
+
+
+def deleted() -> NotFoundError:
+    """A session that somebody deleted while a turn of it was made."""
+    return NotFoundError(
+        "The session was deleted meanwhile; the turn was not saved.", "Begin a new one: atomic"
+    )

@@ -4,7 +4,7 @@ Keeps the prompt before it is sent and the answer before it is entered. Prints n
 told to `tell`. A failed turn raises and leaves nothing in the session.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -47,8 +47,9 @@ class Engine:
         self._stream = stream
         self._said = False
 
-    def run(self, choice: Choice, prompt: str) -> Turn:
-        """Make one turn. Raises ProviderError, StoreWriteError, KeyboardInterrupt with nothing entered."""
+    def run(self, choice: Choice, prompt: str, tools: Sequence[str] | None = None) -> Turn:
+        """Make one turn; `tools` is the set to write down with it, None leaves what the session says. Raises
+        ProviderError, StoreWriteError, KeyboardInterrupt with nothing entered."""
         if choice.endpoint is None:
             raise no_key()
         talk, now = self.talk, self._clock()
@@ -57,6 +58,8 @@ class Engine:
             draft.add(lambda i, p, at: compose.model_change(i, p, at, choice.provider, choice.model))
         if choice.effort and choice.effort != talk.settings.effort:
             draft.add(lambda i, p, at: compose.thinking_level_change(i, p, at, choice.effort))
+        if tools is not None and tuple(tools) != talk.settings.tools:
+            draft.add(lambda i, p, at: compose.active_tools_change(i, p, at, tools))
         if name := talk.new_name:
             draft.add(lambda i, p, at: compose.session_info(i, p, at, name))
         draft.add(lambda i, p, at: compose.message(i, p, at, compose.user(at, [Text(prompt)])))
@@ -83,7 +86,7 @@ class Engine:
             after,
         )
         self._on_disk(lambda: talk.answered(answer))
-        self._on_disk(lambda: talk.complete(draft, choice.settings, after))
+        self._on_disk(lambda: talk.complete(draft))
         self._said = talk.owes
         text = "".join(block.text for block in done.blocks if isinstance(block, Text))
         return Turn(text, answer.id, choice.provider, choice.model, done.usage, done.stop)

@@ -1,4 +1,4 @@
-"""What an open session says so far: the path to its leaf, read from the cache. Writes nothing.
+"""What an open session says so far: the path to its leaf, read from its store. Writes nothing.
 
 The walk ends at the last compaction that holds, so a long session costs what is still in use.
 """
@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from atomic_agent.cache import entries
-from atomic_agent.cache.cache import Cache
-from atomic_agent.cache.leaf import leaf as leaf_of
-from atomic_agent.cache.sessions import SessionRow
+from atomic_agent.stores.port import Store
+from atomic_agent.stores.rows import Row
 from atomic_sessions.context import Settings, is_boundary, settings
 from atomic_sessions.entry import Entry, Node, ToolResult, View
 from atomic_sessions.formats import pi
@@ -35,23 +33,17 @@ def reader(agent: str, *, internal: bool = False) -> Callable[[bytes], View]:
 
 
 def load(
-    cache: Cache, row: SessionRow, leaf: str | None = None, *, whole: bool = False, with_lines: bool = True
+    store: Store, row: Row, leaf: str | None = None, *, whole: bool = False, with_lines: bool = True
 ) -> History:
     """The branch that opens, or the one that ends at `leaf`; `whole` goes on past a compaction."""
-    view = reader(row.agent, internal=row.internal)
-    at = leaf if leaf is not None else leaf_of(cache, row.key)
+    view = reader(row.facts.agent, internal=row.facts.internal)
     path: list[Node] = []
     lines: list[Entry] = []
     first = 1 << 62
-    seen: set[str] = set()
     known = Settings()
     until: str | None = None
     stopping = False
-    while at is not None and at not in seen:
-        seen.add(at)
-        entry = entries.one(cache, row.key, at)
-        if entry is None or entry.loose:
-            break
+    for entry in store.climb(row.key, leaf if leaf is not None else store.leaf(row.key)):
         node = Node(entry.id, entry.parent, entry.stamp, view(entry.raw))
         known = _older(known, settings([node]))
         if not stopping or until is not None:
@@ -65,10 +57,9 @@ def load(
             stopping, until = True, node.view.target or None
         if stopping and until is None and known.model and known.provider:
             break
-        at = entry.parent
     path.reverse()
     lines.reverse()
-    return History(path, lines, _beside(cache, row, path, first, view), known)
+    return History(path, lines, _beside(store, row, path, first, view), known)
 
 
 def _older(known: Settings, found: Settings) -> Settings:
@@ -77,11 +68,12 @@ def _older(known: Settings, found: Settings) -> Settings:
     provider = model.provider
     if not provider and found.provider and found.model in {"", model.model}:
         provider = found.provider  # Codex names it apart from the model
-    return Settings(provider, model.model, known.effort or found.effort)
+    tools = known.tools if known.tools is not None else found.tools
+    return Settings(provider, model.model, known.effort or found.effort, tools)
 
 
 def _beside(
-    cache: Cache, row: SessionRow, path: list[Node], first: int, view: Callable[[bytes], View]
+    store: Store, row: Row, path: list[Node], first: int, view: Callable[[bytes], View]
 ) -> list[Node]:
     """Records of answers on the path that hang beside it: Claude Code spreads parallel calls over several
     records, and each result hangs on its own, perhaps below progress records."""
@@ -90,10 +82,8 @@ def _beside(
         return []
     near = {node.id for node in path}
     found: list[Node] = []
-    condition = "session = ? AND file = '' AND loose = 0 AND pos >= ? ORDER BY pos, stamp, id"
-    for stored in entries.stored_rows(cache, condition, (row.key, first)):
-        entry = stored.entry
-        if entry.id in near or entry.parent not in near:
+    for entry in store.read(row.key, first):
+        if entry.loose or entry.id in near or entry.parent not in near:
             continue
         said = view(entry.raw)
         result = any(isinstance(block, ToolResult) for block in said.blocks)

@@ -26,6 +26,14 @@ class Catalogue(Struct, frozen=True):
     own: frozenset[str] = frozenset()
 
 
+BUILTIN = Catalogue(
+    ("read", "bash", "edit", "write", "grep", "find", "ls"),
+    frozenset({"read", "bash", "edit", "write", "grep", "find", "ls"}),
+    frozenset({"read", "bash", "edit", "write"}),
+)
+"""The tools of this program."""
+
+
 class ToolFlags(Struct, frozen=True):
     """What a launch asks for. `tools` is the text of --tools, None when it was not given."""
 
@@ -129,6 +137,16 @@ def read_tools(flags: ToolFlags, catalogue: Catalogue) -> Asked:
             "Leave one away.",
         )
     return asked
+
+
+def excluded(text: str, catalogue: Catalogue) -> frozenset[str]:
+    """The names that --exclude-tools lists; UsageError for one nobody knows."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError("--exclude-tools has an empty name.", "Give names, as in --exclude-tools bash,write")
+    for name in names:
+        _check_known(name, catalogue.names)
+    return frozenset(names)
 
 
 def for_children(flags: ToolFlags, catalogue: Catalogue, parent: Restriction = FREE) -> Restriction:

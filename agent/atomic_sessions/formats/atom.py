@@ -126,7 +126,7 @@ def _document(text: str) -> Document:
         members,
         lists["history"],
         lists.get("turns", ()),
-        Settings(*(_text(values, name) for name in _PICKS)),
+        Settings(_text(values, "provider"), _text(values, "model"), _text(values, "effort")),
         _text(values, "mode") or NORMAL,
         _saved_at(values.get("savedAt")),
         _usage(values.get("usageTotals")),
@@ -296,7 +296,8 @@ def _saved(document: Document, picks: Settings, at: int) -> Document:
     was_number = document.members.get("savedAt", '"')[:1] != '"'
     new = {"savedAt": str(at) if was_number else json.dumps(iso(at))}
     new |= {name: json.dumps(getattr(picks, name)) for name in _PICKS}
-    return replace(document, members={**document.members, **new}, picks=picks, saved_at=at)
+    held = Settings(picks.provider, picks.model, picks.effort)  # the file has no place for more
+    return replace(document, members={**document.members, **new}, picks=held, saved_at=at)
 
 
 def _totals(before: str, usage: Usage) -> str:

@@ -9,10 +9,12 @@ import hashlib
 import json
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from atomic_sessions import compose
 from atomic_sessions.entry import (
@@ -60,18 +62,27 @@ def _uuid(*seed: str) -> str:
     return str(uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62))
 
 
-def entries(document: Document, fallback_at: int = 0) -> list[Entry]:
+class Name(Struct, frozen=True):
+    """What an entry was called before it went into a file, and its time (ms)."""
+
+    id: str
+    at: int
+
+
+def entries(
+    document: Document, fallback_at: int = 0, names: Mapping[str, Name] = MappingProxyType({})
+) -> list[Entry]:
     """The session as one chain of format 4 entries: model, effort, then every message. The file knows one
-    time only, `savedAt`; entries count back from it."""
+    time only, `savedAt`; entries count back from it. `names` says better for some of the ids made here."""
     drafts = list(_drafts(document))
     first = max((document.saved_at or fallback_at) - len(drafts) + 1, 1)
     found: list[Entry] = []
     parent: str | None = None
     for place, draft in enumerate(drafts):
-        at = first + place
-        raw = draft.line(parent, at)
-        found.append(Entry(draft.id, parent, place, at, raw))
-        parent = draft.id
+        name = names.get(draft.id, Name(draft.id, first + place))
+        raw = replace(draft, id=name.id).line(parent, name.at)
+        found.append(Entry(name.id, parent, place, name.at, raw))
+        parent = name.id
     return found
 
 

@@ -3,6 +3,8 @@
 Facts: formats/atomic-sessions.md sections 3, 4, 6 and 19.
 """
 
+import math
+
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -20,6 +22,7 @@ from atomic_sessions.entry import (
     View,
 )
 from atomic_sessions.formats.lines import decode
+from atomic_sessions.unreadable import UNREADABLE
 
 NAMES = ("pi", "atomic")
 
@@ -115,12 +118,14 @@ class _Line(Struct):
     usage: Raw = NONE
     contextWindow: float | int | None = None
     firstKeptEntryId: str | None = None
+    activeToolNames: Raw = NONE
 
 
 _LINE = msgspec.json.Decoder(_Line)
 _MESSAGE = msgspec.json.Decoder(_Message)
 _BLOCKS: msgspec.json.Decoder[str | list[Raw] | None] = msgspec.json.Decoder(str | list[Raw] | None)
 _BLOCK = msgspec.json.Decoder(_Block)
+_NAMES = msgspec.json.Decoder(list[str])
 _USAGE = msgspec.json.Decoder(_Usage)
 _DETAILS = msgspec.json.Decoder(_Details)
 
@@ -179,6 +184,14 @@ def _message(raw: Raw, identity: str | None, parent: str | None, at: int | None,
     )
 
 
+def _names(raw: Raw) -> list[str] | None:
+    """The names of tools; None when they are no list of such."""
+    try:
+        return _NAMES.decode(raw)
+    except UNREADABLE:
+        return None
+
+
 def _other(
     line: _Line, identity: str | None, parent: str | None, at: int | None, damaged: bool, hidden: bool
 ) -> View:
@@ -190,8 +203,13 @@ def _other(
             text, model = line.modelId, line.modelId
         case "thinking_level_change":
             text = line.thinkingLevel
+        case "active_tools_change":
+            names = _names(line.activeToolNames)
+            text, damaged = "\n".join(names or ()), damaged or names is None
         case "context_window_change":
-            text = "" if line.contextWindow is None else str(int(line.contextWindow))
+            # JSON has numbers beyond all floats, and they are nobody's window.
+            window = line.contextWindow
+            text = str(int(window)) if window is not None and math.isfinite(window) else ""
         case "label":
             text, target = (line.label or "").strip(), line.targetId
         case "session_info":

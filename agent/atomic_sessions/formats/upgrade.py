@@ -36,20 +36,26 @@ class SessionHeader(Struct, frozen=True):
     raw: bytes
 
 
-class _Workflow(Struct):
-    runId: str = ""
-    stageId: str = ""
-    stageName: str = ""
+class Marking(Struct, frozen=True):
+    """The run and the stage of a workflow that a session belongs to."""
+
+    runId: str
+    stageId: str
+    stageName: str
+
+    @property
+    def is_whole(self) -> bool:
+        return all(text.strip() for text in (self.runId, self.stageId, self.stageName))
 
 
-def members(raw: bytes) -> Members | None:
+def members(raw: bytes | Raw) -> Members | None:
     """The members of an object with their bytes unread, in order; None when it is no JSON object."""
     try:
         return msgspec.json.decode(raw, type=Members)
     except UNREADABLE:
         pass
     try:
-        found = json.loads(raw)
+        found = json.loads(bytes(raw))  # a member read from another object is not bytes itself
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
@@ -102,7 +108,7 @@ def read_header(raw: bytes) -> SessionHeader:
             "branchedFrom",
         }:
             new[key] = value
-    internal = _is_internal(parts)
+    internal = marking(parts) is not None
     same = version == VERSION and isinstance(_value(parts, "createdAt"), str) and "timestamp" not in parts
     line = raw if same else encode(new)
     return SessionHeader(
@@ -130,15 +136,15 @@ def _parent_id(parent: str) -> str:
     return match.group(1) if match and UUID.fullmatch(match.group(1)) else parent
 
 
-def _is_internal(parts: Members) -> bool:
-    """A workflow's own session: section 14 of the format notes."""
+def marking(parts: Members) -> Marking | None:
+    """Whose session it is by the members of its header; None for one that people see: section 14 of the notes."""
     if _value(parts, "internal") is not True or "workflow" not in parts:
-        return False
+        return None
     try:
-        flow = msgspec.json.decode(parts["workflow"], type=_Workflow)
+        found = msgspec.json.decode(parts["workflow"], type=Marking)
     except UNREADABLE:
-        return False
-    return all(text.strip() for text in (flow.runId, flow.stageId, flow.stageName))
+        return None
+    return found if found.is_whole else None
 
 
 def upgrade(header: SessionHeader, lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -9,7 +9,8 @@ from atomic_agent.cache import sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.capture import run, sources
 from atomic_agent.publish.exporting import Rendering
-from atomic_agent.publish.reading import lines_of
+from atomic_agent.stores.sqlite import SqliteStore
+from atomic_agent.turns.history import History, load
 from atomic_sessions.entry import Entry
 
 NOW = 1_796_043_907_321
@@ -98,13 +99,20 @@ def the_row(cache: Cache) -> sessions.SessionRow:
 def lines(cache: Cache, session_id: str | None = None) -> list[Entry]:
     """A session's own lines in canonical order."""
     row = the_row(cache) if session_id is None else rows(cache)[session_id]
-    return list(lines_of(cache, row))
+    return list(SqliteStore(cache).read(row.facts.key))
+
+
+def loaded(cache: Cache, row: sessions.SessionRow, *, whole: bool = False) -> History:
+    """What opens of a session."""
+    store = SqliteStore(cache)
+    return load(store, store.open(row.facts.key), whole=whole)
 
 
 def exported(cache: Cache, session_id: str | None = None) -> bytes:
     """What `atomic export ID FILE.jsonl` writes."""
     row = the_row(cache) if session_id is None else rows(cache)[session_id]
-    return b"".join(Rendering(cache, row, "jsonl").pieces())
+    store = SqliteStore(cache)
+    return b"".join(Rendering(store, store.open(row.facts.key), "jsonl").pieces())
 
 
 def append(path: Path, *content: bytes | Record) -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from agent.capture.files import Record, append, capture, exported, rows, text_of, the_row, write
+from agent.capture.files import Record, append, capture, exported, loaded, rows, text_of, the_row, write
 from atomic_agent.cache import entries, leaf, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.search import search
 from atomic_agent.capture import run
 from atomic_agent.publish.importing import read_file
 from atomic_agent.publish.redacting import fit
+from atomic_agent.stores.sqlite import SqliteStore
 from atomic_agent.turns.derive import derive
-from atomic_agent.turns.history import load
 from atomic_sessions.context import Settings
 from atomic_sessions.errors import BadSessionFileError
 from atomic_sessions.formats import codex
@@ -144,7 +144,7 @@ def test_going_on_with_it(cache: Cache, tmp_path: Path) -> None:
     )
     capture(cache, tmp_path)
     row = the_row(cache)
-    history = load(cache, row)
+    history = loaded(cache, row)
     assert history.settings == Settings("openai", "gpt-5")
     made = b"\n".join(entry.raw for entry in derive(row.agent, row.id, history))
     assert all(text in made for text in (b"codex.summary", b"the summary", b"now this", b"shell", b"done"))
@@ -155,7 +155,8 @@ def test_what_is_published(cache: Cache, tmp_path: Path) -> None:
     """What was said and done; of everything else only that there was something."""
     write(tmp_path / NAME, *_session(), _line(3, "turn_context", {"user_instructions": "PRIVATE"}))
     capture(cache, tmp_path)
-    published = fit(cache, the_row(cache), 1)
+    store = SqliteStore(cache)
+    published = fit(store, store.open(the_row(cache).facts.key), 1)
     raws = b"\n".join(entry.raw for entry in published.bundle.entries)
     assert published.left_out == 3
     assert b"the question" in raws
@@ -242,5 +243,5 @@ def test_it_is_not_imported(tmp_path: Path) -> None:
     """`atomic --import` says how it comes in."""
     path = write(tmp_path / NAME, *_session())
     with pytest.raises(BadSessionFileError, match="captured, not imported") as refused:
-        read_file(path, "/")
+        read_file(path, "/", lambda folder: folder)
     assert "atomic capture --from" in refused.value.mend

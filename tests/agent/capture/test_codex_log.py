@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.capture.files import Record, append, capture, exported, raw, rows, text_of, the_row, write
+from agent.capture.files import Record, append, capture, exported, loaded, raw, rows, text_of, the_row, write
 from atomic_agent.cache import entries, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
 from atomic_agent.capture import follow, forks, placing, rollbacks
-from atomic_agent.turns.history import load
 from atomic_sessions.entry import Entry
 
 ID = "01a22c7e-f3ec-7c20-b047-8c8a507b4011"
@@ -54,7 +53,7 @@ def _back(number: int, turns: object) -> Record:
 
 def _open(cache: Cache, session: str) -> list[str]:
     """What is said on the branch that opens."""
-    path = load(cache, rows(cache)[session], whole=True).path
+    path = loaded(cache, rows(cache)[session], whole=True).path
     return [node.view.spoken() for node in path if node.view.decides]
 
 
@@ -74,7 +73,7 @@ def test_turns_that_were_taken_back(cache: Cache, tmp_path: Path, *, paginated: 
     )
     capture(cache, path)
     assert _open(cache, ID) == ["ask 1", "say 1"]
-    assert load(cache, the_row(cache)).settings.model == ("model-1" if paginated else "model-2")
+    assert loaded(cache, the_row(cache)).settings.model == ("model-1" if paginated else "model-2")
     append(path, *_turn(5, "5", paginated=paginated))
     capture(cache, path)
     assert _open(cache, ID) == ["ask 1", "say 1", "ask 5", "say 5"]

@@ -9,13 +9,14 @@ import pytest
 from atomic_agent.cache.cache import Cache
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
-from atomic_agent.stores.journal import Journal
+from atomic_agent.stores.port import Store
+from atomic_agent.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
+def store(tmp_path: Path) -> Iterator[Store]:
     """An open, empty store."""
     home = Home(tmp_path / "home")
     key = LocalKey(secrets.token_bytes(32))
-    with Journal(home, key, Cache.open(home.cache, key, home.keyinfo), made_key=True) as found:
-        yield found
+    with Cache.open(home.cache, key, home.keyinfo) as cache:
+        yield SqliteStore(cache, syncs=True)

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from atomic_agent.cache import entries, leaf, sessions
 from atomic_agent.cache.cache import Cache
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
 from atomic_agent.publish.exporting import Rendering, export
 from atomic_agent.publish.importing import import_file
 from atomic_agent.publish.redacting import fit
-from atomic_agent.stores.journal import Journal
+from atomic_agent.stores.port import Store, branch
+from atomic_agent.stores.rows import Row
+from atomic_agent.stores.sqlite import SqliteStore
 from atomic_sessions.errors import SessionExistsError, UsageError
 from atomic_sessions.formats.upgrade import read_header, upgrade
 from strategies import json_values
@@ -51,11 +52,11 @@ def write(path: Path, lines: list[dict[str, Any]]) -> Path:
     return path
 
 
-def _exported(journal: Journal, row: sessions.SessionRow) -> bytes:
-    return b"".join(Rendering(journal.cache, row, "jsonl").pieces())
+def _exported(store: Store, row: Row) -> bytes:
+    return b"".join(Rendering(store, row, "jsonl").pieces())
 
 
-def test_unknown_fields_and_kinds_survive_byte_for_byte(journal: Journal, tmp_path: Path) -> None:
+def test_unknown_fields_and_kinds_survive_byte_for_byte(store: Store, tmp_path: Path) -> None:
     """Row B28: entry lines come out as they went in."""
     lines = [
         HEADER | {"futureHeader": [1, 2]},
@@ -68,8 +69,8 @@ def test_unknown_fields_and_kinds_survive_byte_for_byte(journal: Journal, tmp_pa
             "x": "\u2028",
         },
     ]
-    row = import_file(journal, write(tmp_path / "in.jsonl", lines), "/p")
-    out = _exported(journal, row).splitlines(keepends=True)
+    row = import_file(store, write(tmp_path / "in.jsonl", lines), "/p")
+    out = _exported(store, row).splitlines(keepends=True)
     assert out[1:] == (tmp_path / "in.jsonl").read_bytes().splitlines(keepends=True)[1:]
     header = json.loads(out[0])
     assert (header["version"], header["futureHeader"]) == (4, [1, 2])
@@ -99,25 +100,26 @@ def test_import_then_export_is_the_upgraded_file(bodies: list[Any], version: int
         expected = b"".join(line + b"\n" for line in [header.raw, *upgrade(header, raw[1:])])
         for name in ("one", "two"):
             home, key = Home(root / name), LocalKey(secrets.token_bytes(32))
-            with Journal(home, key, Cache.open(home.cache, key, home.keyinfo), made_key=False) as journal:
-                row = import_file(journal, path, "/p")
-                assert row.id == session
-                assert _exported(journal, row) == expected
+            with Cache.open(home.cache, key, home.keyinfo) as cache:
+                store = SqliteStore(cache)
+                row = import_file(store, path, "/p")
+                assert row.facts.id == session
+                assert _exported(store, row) == expected
             path = root / "again.jsonl"
             path.write_bytes(expected)
 
 
-def test_an_import_is_all_or_nothing(journal: Journal, tmp_path: Path) -> None:
+def test_an_import_is_all_or_nothing(store: Store, tmp_path: Path) -> None:
     """The second import of an id changes nothing and is told apart from a first one."""
     path = write(tmp_path / "in.jsonl", [HEADER, message("a", None, "user", "one")])
-    row = import_file(journal, path, "/p")
+    row = import_file(store, path, "/p")
     write(path, [HEADER, message("z", None, "user", "other")])
     with pytest.raises(SessionExistsError):
-        import_file(journal, path, "/p")
-    assert sessions.get(journal.cache, row.key) == row
+        import_file(store, path, "/p")
+    assert store.get(row.key) == row
 
 
-def test_the_worked_example_opens_at_its_last_entry(journal: Journal, tmp_path: Path) -> None:
+def test_the_worked_example_opens_at_its_last_entry(store: Store, tmp_path: Path) -> None:
     """A format 1 file: first message, count and leaf as its notes say."""
     lines: list[dict[str, Any]] = [
         {"type": "session", "id": "s", "timestamp": "2025-12-03T14:00:00.000Z", "cwd": "/p"},
@@ -128,30 +130,27 @@ def test_the_worked_example_opens_at_its_last_entry(journal: Journal, tmp_path: 
         },
         {"type": "message", "message": {"role": "user", "content": "three", "timestamp": 4}},
     ]
-    row = import_file(journal, write(tmp_path / "in.jsonl", lines), "/p")
+    row = import_file(store, write(tmp_path / "in.jsonl", lines), "/p")
     assert (row.first_message, row.messages) == ("one", 3)
-    opened = leaf.leaf(journal.cache, row.key)
-    assert [e.pos for e in [*entries.climb(journal.cache, row.key, opened)][::-1]] == [0, 1, 2]
+    assert [e.pos for e in branch(store, row.key, store.leaf(row.key))] == [0, 1, 2]
 
 
-def test_exports_are_private_files_and_never_replace(journal: Journal, tmp_path: Path) -> None:
+def test_exports_are_private_files_and_never_replace(store: Store, tmp_path: Path) -> None:
     """0600, whole or not at all, and an existing file needs --force."""
-    row = import_file(
-        journal, write(tmp_path / "in.jsonl", [HEADER, message("a", None, "user", "one")]), "/p"
-    )
+    row = import_file(store, write(tmp_path / "in.jsonl", [HEADER, message("a", None, "user", "one")]), "/p")
     for ending in (".html", ".md", ".jsonl"):
         path = tmp_path / f"out{ending}"
-        export(journal.cache, row, path)
+        export(store, row, path)
         assert path.stat().st_mode & 0o777 == 0o600
         assert b"one" in path.read_bytes()
         with pytest.raises(UsageError):
-            export(journal.cache, row, path)
-        export(journal.cache, row, path, replace=True)
+            export(store, row, path)
+        export(store, row, path, replace=True)
     with pytest.raises(UsageError):
-        export(journal.cache, row, tmp_path / "out.pdf")
+        export(store, row, tmp_path / "out.pdf")
 
 
-def test_branch_and_redact_narrow_an_export(journal: Journal, tmp_path: Path) -> None:
+def test_branch_and_redact_narrow_an_export(store: Store, tmp_path: Path) -> None:
     """`--branch` leaves other branches out, `--redact` secrets and homes."""
     key = "AKIA" + "QQ7EXAMPLE4ZZ7YT"
     lines = [
@@ -161,11 +160,11 @@ def test_branch_and_redact_narrow_an_export(journal: Journal, tmp_path: Path) ->
         message("c", "a", "assistant", "the new way"),
     ]
     lines[3]["message"]["timestamp"] += 5
-    row = import_file(journal, write(tmp_path / "in.jsonl", lines), "/p")
-    narrow = b"".join(Rendering(journal.cache, row, "jsonl", branch=True).pieces()).decode()
+    row = import_file(store, write(tmp_path / "in.jsonl", lines), "/p")
+    narrow = b"".join(Rendering(store, row, "jsonl", branch=True).pieces()).decode()
     assert "the new way" in narrow
     assert "the old way" not in narrow
-    rendering = Rendering(journal.cache, row, "html", redact=True)
+    rendering = Rendering(store, row, "html", redact=True)
     clean, report = b"".join(rendering.pieces()), rendering.report
     assert key not in clean.decode()
     assert "/home/ann" not in clean.decode()
@@ -173,7 +172,7 @@ def test_branch_and_redact_narrow_an_export(journal: Journal, tmp_path: Path) ->
     assert key not in repr(report) + "".join(report.summary_lines())
 
 
-def test_what_is_published_keeps_the_tree_and_drops_the_place(journal: Journal, tmp_path: Path) -> None:
+def test_what_is_published_keeps_the_tree_and_drops_the_place(store: Store, tmp_path: Path) -> None:
     """A bundle holds every message and branch, and neither folder nor project."""
     lines = [
         HEADER | {"cwd": "/srv/secret-project"},
@@ -189,8 +188,8 @@ def test_what_is_published_keeps_the_tree_and_drops_the_place(journal: Journal, 
             "systemMessage": {"content": "a second copy nobody should read"},
         },
     ]
-    row = import_file(journal, write(tmp_path / "in.jsonl", lines), "/p")
-    ready = fit(journal.cache, row, 1)
+    row = import_file(store, write(tmp_path / "in.jsonl", lines), "/p")
+    ready = fit(store, row, 1)
     packed = b"".join(e.raw for e in ready.bundle.entries) + ready.bundle.facts.header
     assert b"secret-project" not in packed
     assert b"nobody should read" not in packed

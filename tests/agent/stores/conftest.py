@@ -1,11 +1,20 @@
 """One original for all tests of a module; each hurts a copy."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agent.stores import running_postgres
 from agent.stores.damage import Original
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _postgres_ends() -> Iterator[None]:
+    """A server is started by the first test that needs one."""
+    yield
+    running_postgres.stop()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from atomic_agent.keys.keystore import Device, Membership
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.locations import Home
 from atomic_agent.stores.journal import Journal
+from atomic_agent.stores.sqlite import SqliteStore
 from atomic_agent.sync.run import Synced, exchange
 from atomic_sessions import ledger
 from atomic_sessions.clock import stamp
@@ -124,6 +125,9 @@ class Node:
         shutil.copyfile(copy, self.home.cache)
         self.journal = self._open()
         self.count += 100
+
+    def delete(self, row: sessions.SessionRow) -> None:
+        SqliteStore(self.journal.cache, syncs=True).delete(row.facts.key)
 
     def close(self) -> None:
         self.journal.close()

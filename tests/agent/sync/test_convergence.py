@@ -16,7 +16,6 @@ from atomic_agent.cache import outbox, sessions
 from atomic_agent.cache.open import transaction
 from atomic_agent.capture.follow import take
 from atomic_agent.capture.sources import Source
-from atomic_agent.sync.delete import delete_session
 from atomic_agent.sync.identity import membership
 from atomic_sessions import ledger
 from atomic_sessions.ledger import LedgerEntry
@@ -74,7 +73,7 @@ class Machines(RuleBasedStateMachine):
         session = data.draw(st.sampled_from(sorted(self.said)))
         for row in sessions.listed(self.nodes[who].journal.cache):
             if row.id == session:
-                delete_session(self.nodes[who].journal, row)
+                self.nodes[who].delete(row)
                 self.deleted.add(session)
 
     @rule(who=st.integers(0, 2))
@@ -138,7 +137,7 @@ def test_a_deletion_finds_a_session_that_was_never_sealed_here(tmp_path: Path) -
         sessions.ensure(nodes[1].journal.cache, nodes[1]._facts(SESSION))
     nodes[1].sync(log)
     (row,) = sessions.listed(nodes[0].journal.cache)
-    delete_session(nodes[0].journal, row)
+    nodes[0].delete(row)
     settle(nodes, log)
     assert nodes[0].state() == nodes[1].state() == []
     for node in nodes:

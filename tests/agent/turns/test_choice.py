@@ -1,11 +1,14 @@
 """Which model answers: the order of A8, what falls back, and what is remembered."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from agent.turns.machines import CANARY, Machine
-from atomic_agent.turns.choice import PROVIDERS, choose, load_picks
+from atomic_agent.locations import Home
+from atomic_agent.turns import picks
+from atomic_agent.turns.choice import PROVIDERS, choose
 from atomic_sessions.context import Settings
 from atomic_sessions.errors import ProviderError, UsageError
 
@@ -86,12 +89,11 @@ def test_picks_are_saved_with_the_completed_turn(machine: Machine) -> None:
     """A failed turn saves no picks, a completed one does; the next launch uses them for a fresh conversation,
     and --no-session neither reads nor writes them."""
     machine.atomic("-p", "[[status: 401]]", "--provider", "openai", "--model", "m1", "--effort", "low")
-    with machine.journal() as journal:
-        assert load_picks(journal.cache) == NONE
+    home = Home(Path(machine.env["ATOMIC_HOME"]))
+    assert picks.load(home) == NONE
     machine.atomic("-p", "hi", "--provider", "openai", "--model", "m1", "--effort", "low")
     machine.atomic("--no-session", "-p", "hi", "--model", "m2")
-    with machine.journal() as journal:
-        assert load_picks(journal.cache) == Settings("openai", "m1", "low")
+    assert picks.load(home) == Settings("openai", "m1", "low")
     ran = machine.atomic("-p", "fresh")
     assert "1 user" in ran.out
     sent = machine.provider.requests[-1].body

@@ -10,6 +10,7 @@ import pytest
 
 from agent.turns.machines import CANARY, Machine
 from atomic_agent.cache import sessions
+from atomic_agent.stores.sqlite import SqliteStore
 from atomic_agent.turns import opening
 from atomic_agent.turns.choice import Choice
 from atomic_agent.turns.engine import Engine
@@ -45,7 +46,7 @@ def test_an_open_conversation_goes_on_in_memory(machine: Machine) -> None:
     with machine.journal() as journal:
         cache = journal.cache
         row = next(sessions.listed(cache))
-        talk = opening.resume(cache, row, row.cwd, row.project, NOW)
+        talk = opening.resume(SqliteStore(cache), row.facts.key, row.cwd, NOW)
         engine = Engine(
             talk,
             clock=lambda: NOW,
@@ -72,7 +73,7 @@ def test_leaving_with_unsaved_turns_is_an_error(machine: Machine) -> None:
     machine.atomic("-p", "first")
     with machine.journal() as journal:
         row = next(sessions.listed(journal.cache))
-        talk = opening.resume(journal.cache, row, row.cwd, row.project, NOW)
+        talk = opening.resume(SqliteStore(journal.cache), row.facts.key, row.cwd, NOW)
         pages(journal.cache, 1)
         Engine(talk, clock=lambda: NOW, tell=lambda _: None, patient=True, stream=echo).run(CHOICE, large())
         with pytest.raises(StoreWriteError, match="full"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from atomic_agent import interrupts
+from atomic_agent.stores.memory import MemoryStore
 from atomic_agent.turns import opening
 from atomic_agent.turns.choice import Choice
 from atomic_agent.turns.engine import Engine
@@ -35,7 +36,7 @@ def test_an_interrupt_that_a_library_turned_into_its_own_error(*, pressed: bool)
         raise ValueError("a model could not be built")
         yield
 
-    talk = opening.fresh(None, "/p", "", 1_796_000_000_000)
+    talk = opening.fresh(MemoryStore(), "/p", 1_796_000_000_000)
     engine = Engine(talk, clock=lambda: 1_796_000_000_000, tell=lambda _: None, patient=False, stream=stream)
     choice = Choice("openai", "m", "", Endpoint("openai", "openai-chat", "", "", "", ""))
     with pytest.raises(KeyboardInterrupt if pressed else ValueError):

@@ -8,6 +8,7 @@ from agent.turns.machines import Machine, until
 from atomic_agent.cache import sessions, turns
 from atomic_agent.locations import Home
 from atomic_agent.stores.journal import open_journal
+from atomic_agent.stores.sqlite import SqliteStore
 from atomic_agent.turns import opening
 from atomic_sessions.formats import pi
 
@@ -92,6 +93,7 @@ from pathlib import Path
 from atomic_agent.cache.sessions import listed
 from atomic_agent.locations import Home
 from atomic_agent.stores.journal import open_journal
+from atomic_agent.stores.sqlite import SqliteStore
 from atomic_agent.turns import opening
 from atomic_agent.turns.choice import Choice
 from atomic_agent.turns.engine import Engine
@@ -119,7 +121,7 @@ def turn(home, kill_at):
     with open_journal(Home(home / ".atomic")) as journal:
         cache = journal.cache
         row = next(listed(cache))
-        talk = opening.resume(cache, row, row.cwd, row.project, NOW)
+        talk = opening.resume(SqliteStore(cache), row.facts.key, row.cwd, NOW)
         cache.connection.set_trace_callback(trace)
         talk.claim(NOW)
         if DOOR:
@@ -145,9 +147,10 @@ def outcome(home: Path) -> str:
     said = (home / "said").read_text() if (home / "said").exists() else ""
     with open_journal(Home(home / ".atomic")) as journal:
         cache = journal.cache
-        settled = opening.settle(cache)
+        store = SqliteStore(cache)
+        settled = opening.settle(store)
         (row,) = sessions.listed(cache)
-        waiting = opening.interrupted(cache, row.key, None)
+        waiting = opening.interrupted(store, row.facts.key, None)
         entries = cache.connection.execute("SELECT count(*) FROM session_entries").fetchone()[0]
     assert (row.messages, entries) in {(2, 3), (4, 6)}, "half a turn"
     if row.messages == 4:

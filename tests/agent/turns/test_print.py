@@ -169,9 +169,11 @@ def test_no_session_changes_no_file(machine: Machine) -> None:
     "flags",
     [
         ("-c", "--session", "x"),
-        ("--fork", "x", "--session-id", "y"),
+        ("-r", "--fork", "x"),
+        ("--session", "x", "--session-id", "y"),
         ("--no-session", "-c"),
-        ("--no-session", "-n", "x"),
+        ("--no-session", "--fork", "x"),
+        ("-n", " "),
         ("--resume-interrupted", "--drop-interrupted"),
         ("--import", "-", "-p", "-"),
     ],

@@ -217,7 +217,7 @@ def test_extensions_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["usage", "context_edit", "active_tools_change", "context_compaction", "tomorrow", ""]
+    "kind", ["usage", "context_edit", "context_compaction", "tomorrow", ""]
 )
 def test_kinds_without_a_view(kind: str) -> None:
     """Nodes of the tree that say nothing and are not sent."""

@@ -138,3 +138,11 @@ def test_a_future_version_is_refused() -> None:
     """Nothing is guessed about formats that do not exist yet."""
     with pytest.raises(FutureFormatError):
         read_header(b'{"type":"session","version":5,"id":"x"}')
+
+
+@pytest.mark.parametrize("message", [b"5", b"null", b'"x"', b"[1]"])
+def test_a_message_that_is_no_object(message: bytes) -> None:
+    """A line of an older format whose message is none goes through as it is, but for its id."""
+    header = read_header(b'{"type":"session","version":2,"id":"s","timestamp":"2026-01-01T00:00:00Z"}')
+    line = b'{"type":"message","id":"a","parentId":null,"message":' + message + b"}"
+    assert list(upgrade(header, [line])) == [line]

@@ -152,3 +152,27 @@ CREATE TABLE {p}session_files (
     state BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX {p}session_file_session ON {p}session_files (session);
+
+-- What the files of earlier sessions said when each had this size, time and inode, so that they need not be read
+-- again for a list: `row` what a list shows, also that it is no session; `said` the text it is searched in.
+CREATE TABLE {p}session_earlier (
+    path BLOB PRIMARY KEY,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    row BLOB NOT NULL,
+    said BLOB NOT NULL
+) WITHOUT ROWID;
+-- Which project their folders were found to be in, and what that was told from.
+CREATE TABLE {p}session_earlier_projects (
+    cwd TEXT PRIMARY KEY,
+    mark TEXT NOT NULL,
+    project TEXT NOT NULL
+) WITHOUT ROWID;
+-- Earlier sessions that their files do not stand for any more: copied in or deleted. `place` is empty for a UUID,
+-- else a project, and each folder its files name: a folder's project may become another one.
+CREATE TABLE {p}session_hidden (
+    id TEXT NOT NULL,
+    place TEXT NOT NULL,
+    PRIMARY KEY (id, place)
+) WITHOUT ROWID;

@@ -6,7 +6,9 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from agent.stores import running_postgres
 from atomic_agent.keys.local_key import LocalKey
+from atomic_agent.stores.atom import AtomStore
 from atomic_agent.stores.jsonl import JsonlStore
 from atomic_agent.stores.memory import MemoryStore
 from atomic_agent.stores.port import Store
@@ -30,6 +32,12 @@ KINDS = (
     Kind(
         "sqlite-prefixed",
         lambda place: open_sqlite(place / "kept" / "sessions.sqlite", LocalKey(bytes(32)), "mine_"),
+    ),
+    Kind("postgres", running_postgres.opened, frozenset({"flags", "never revived"})),
+    Kind(
+        "atom",
+        lambda place: AtomStore(place / "kept" / "session.json", lambda: NOW),
+        frozenset({"many", "tree", "flags", "never revived"}),
     ),
     Kind("jsonl", lambda place: JsonlStore(place / "kept", lambda: NOW), frozenset({"never revived"})),
     Kind(

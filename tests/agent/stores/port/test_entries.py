@@ -39,6 +39,7 @@ def test_appending_again_adds_nothing(store: Store) -> None:
     assert ids(list(store.read(key))) == ["u0", "a0.1", "u1", "a1.1", "x"]
 
 
+@needs("many")
 def test_no_session_no_turn(store: Store) -> None:
     """A turn never makes a session of its own."""
     key = made(store)
@@ -47,6 +48,7 @@ def test_no_session_no_turn(store: Store) -> None:
     assert [row.key for row in store.listed()] == [key]
 
 
+@needs("tree")
 def test_branches(store: Store) -> None:
     """Each branch is read from root to leaf; the newest message's one opens; no leaf is no branch."""
     key = made(store, turns=2)
@@ -58,6 +60,7 @@ def test_branches(store: Store) -> None:
     assert ids(list(store.read(key, first=3))) == ["a1.1", "u5", "a5.1"]
 
 
+@needs("tree")
 def test_the_newest_message_decides_not_the_last_line(store: Store) -> None:
     """An older message that comes in later opens nothing."""
     key = made(store, turns=2)
@@ -74,6 +77,7 @@ def test_one_entry(store: Store) -> None:
     assert store.entry(key, "nobody") is None
 
 
+@needs("tree")
 def test_moved(store: Store) -> None:
     """A move holds over names and labels and until a message comes; the other branch stays."""
     key = made(store, turns=2)
@@ -86,6 +90,7 @@ def test_moved(store: Store) -> None:
     assert ids(branch(store, key, "a1.1")) == ["u0", "a0.1", "u1", "a1.1"]
 
 
+@needs("tree")
 def test_moved_to_an_empty_conversation(store: Store) -> None:
     """No leaf is a place too, and the next message there is a root of its own."""
     key = made(store)
@@ -95,7 +100,7 @@ def test_moved_to_an_empty_conversation(store: Store) -> None:
     assert ids(branch(store, key, store.leaf(key))) == ["u3", "a3.1"]
 
 
-@needs("reopened")
+@needs("reopened", "tree")
 def test_a_move_outlives_its_process(stand: Stand) -> None:
     """Another opening stands where the person went, and where they went last."""
     key = made(stand.store, turns=3)
@@ -106,6 +111,7 @@ def test_a_move_outlives_its_process(stand: Stand) -> None:
     assert stand.again().leaf(key) is None
 
 
+@needs("tree")
 def test_nobody_moves_to_an_entry_that_is_not_there(store: Store) -> None:
     """The leaf stays where it was."""
     key = made(store)
@@ -115,6 +121,7 @@ def test_nobody_moves_to_an_entry_that_is_not_there(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("target", "opens"), [("a0.1", "a0.1"), (None, None), ("gone", "a1.1")])
+@needs("tree")
 def test_an_export_says_where_it_opens(store: Store, target: str | None, opens: str | None) -> None:
     """A leaf line at the end of what is brought in holds, if it names an entry; it stays a line."""
     raw = compose.line({"type": "leaf", "leafId": target, "timestamp": "2026-11-30T00:00:00.000Z"})
@@ -140,6 +147,7 @@ UNKNOWN = [
 ]
 
 
+@needs("tree")
 def test_unknown_fields_and_types_byte_for_byte(store: Store) -> None:
     """Nothing of a line is lost or written differently, whatever a program put into it."""
     entries = [
@@ -157,6 +165,7 @@ def test_lines_written_twice(store: Store) -> None:
     assert store.leaf(row.key) == "a1.1"
 
 
+@needs("tree")
 def test_two_lines_with_one_id(store: Store) -> None:
     """Both are kept, and which keeps the id is the same whatever came first."""
     one, two = message("same", "u0", "first"), message("same", "u0", "second")
@@ -187,6 +196,7 @@ def test_a_thousand_entries(store: Store) -> None:
     assert row.messages == 1000
 
 
+@needs("tree")
 def test_cyclic_and_orphaned_parents(store: Store) -> None:
     """A cycle ends the walk, a parent nobody has makes a root; reading never hangs."""
     entries = [message("a", "b", "1"), message("b", "a", "2", at=NOW + 1), message("o", "lost", "3")]
@@ -205,6 +215,7 @@ def test_a_long_line(store: Store) -> None:
     assert store.leaf(key) == "next"
 
 
+@needs("tree")
 def test_the_leaf_is_that_of_the_tree(store: Store) -> None:
     """Whatever a store keeps, what opens is what `tree.leaf` says of its entries."""
     draw = random.Random(7)
@@ -221,7 +232,7 @@ def test_the_leaf_is_that_of_the_tree(store: Store) -> None:
         assert store.leaf(key) == tree.leaf(tree.build(nodes), {})
 
 
-@needs("reopened")
+@needs("reopened", "tree")
 def test_two_openings_see_each_other(stand: Stand) -> None:
     """What one appends the other reads at once, and both branches of two writers stay."""
     one, two = stand.store, stand.again()

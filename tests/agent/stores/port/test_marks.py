@@ -18,6 +18,7 @@ def labels(store: Store, key: SessionKey) -> dict[str, str]:
     return tree.labels(Node(e.id, e.parent, e.stamp, pi.view(e.raw)) for e in store.read(key))
 
 
+@needs("many")
 def test_renamed(store: Store) -> None:
     """The latest name holds, an empty one clears it; neither moves the session in the list."""
     key, other = made(store), made(store, "other", at=NOW + 1000)
@@ -40,6 +41,7 @@ def test_a_later_name_holds_though_the_clock_stands(store: Store) -> None:
     assert row.name == "b"
 
 
+@needs("tree")
 def test_labelled(store: Store) -> None:
     """A label is on its entry until it is cleared; cleared ones do not show."""
     key = made(store)
@@ -52,6 +54,7 @@ def test_labelled(store: Store) -> None:
         marks.label(store, key, "nobody", "x", NOW)
 
 
+@needs("tree")
 def test_the_branch_goes_on_through_marks(store: Store) -> None:
     """They hang at the leaf, and the next turn below them: its branch holds all."""
     key = made(store)
@@ -62,7 +65,7 @@ def test_the_branch_goes_on_through_marks(store: Store) -> None:
     assert kinds == ["message", "message", "session_info", "label", "message", "message"]
 
 
-@needs("reopened")
+@needs("reopened", "tree")
 def test_renamed_while_another_goes_on(stand: Stand) -> None:
     """A rename beside a running conversation neither cuts nor moves it: its next turn opens."""
     running, picker = stand.store, stand.again()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from agent.stores.port.kinds import NOW, needs
 from agent.stores.port.said import UUID, facts, ids, made, turn
 from atomic_agent.cache.turns import Answered, Begun
 from atomic_agent.stores.port import Store
+from atomic_agent.stores.postgres import PostgresStore
 from atomic_agent.stores.sqlite import SqliteStore
 from atomic_sessions.errors import SessionExistsError
 from atomic_sessions.ids import SessionKey
@@ -20,7 +22,7 @@ CALLS = ("open", "write", "fsync", "replace", "unlink", "ftruncate")
 """What changes a file; the kill comes before the call or, for a write, in its middle."""
 
 
-@needs("reopened")
+@needs("reopened", "tree")
 def test_two_processes_append(stand: Stand) -> None:
     """Every turn of both is there, each with its lines together and in order; both read the same."""
     key = made(stand.store)
@@ -42,7 +44,7 @@ def test_two_processes_append(stand: Stand) -> None:
     assert ids(list(stand.again().read(key))) == order
 
 
-@needs("reopened")
+@needs("reopened", "many")
 def test_two_processes_make_one_session(stand: Stand) -> None:
     """One of them makes it, the others are told; no second file or row is left."""
 
@@ -59,8 +61,19 @@ def test_two_processes_make_one_session(stand: Stand) -> None:
 
 
 def _killing(store: Store, at: int, part: float, monkeypatch: pytest.MonkeyPatch) -> Counter:
-    """Kill this process at the n-th call that changes a file, or that SQLite makes."""
+    """Kill this process at the n-th call that changes a file, or that SQLite or Postgres is asked."""
     counter = Counter(at)
+    if isinstance(store, PostgresStore):
+        ask = store.database._ask
+
+        def asking(*values: Any, **more: Any) -> Any:  # as the store's own
+            counter()
+            answer = ask(*values, **more)
+            counter()
+            return answer
+
+        monkeypatch.setattr(store.database, "_ask", asking)
+        return counter
     if isinstance(store, SqliteStore):
         store.cache.connection.set_trace_callback(counter)
         return counter
@@ -93,7 +106,7 @@ def _turn(store: Store, key: SessionKey) -> None:
 def test_killed_at_every_step_of_a_turn(stand: Stand, part: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the instant: the session holds all of the turn or nothing, for every reader; a turn whose answer
     was kept is entered whole by whoever comes next; and once it is entered it stays."""
-    if part and isinstance(stand.store, SqliteStore):
+    if part and isinstance(stand.store, SqliteStore | PostgresStore):
         return  # it is killed between statements, not within writes
     stages: list[str] = []
     at = 0

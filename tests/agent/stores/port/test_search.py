@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.stores.port.kinds import NOW
+from agent.stores.port.kinds import NOW, needs
 from agent.stores.port.said import OTHER, UUID, facts, made, message
 from atomic_agent.stores import marks
 from atomic_agent.stores.port import Store
@@ -47,6 +47,7 @@ SAID = (
         ("a\ud800b", []),
     ],
 )
+@needs("many")
 def test_words(store: Store, query: str, found: list[int]) -> None:
     """Every word must occur, the last may be a beginning, quotes make a phrase, no sign is an operator."""
     for number, text in enumerate(SAID):
@@ -54,6 +55,7 @@ def test_words(store: Store, query: str, found: list[int]) -> None:
     assert [int(hit.row.facts.id[1:]) for hit in store.search(query)] == found
 
 
+@needs("many")
 def test_a_hit_shows_where(store: Store) -> None:
     """The first entry that matches, and the text around the word, once a session, newest session first."""
     made(store, at=NOW + 90_000)
@@ -68,6 +70,7 @@ def test_a_hit_shows_where(store: Store) -> None:
     assert [hit.row.facts.id for hit in store.search("prompt", limit=1)] == [UUID]
 
 
+@needs("many")
 def test_names_and_later_turns_are_found_and_deleted_ones_not(store: Store) -> None:
     """What comes in is searched at once, what goes is found no more."""
     key = made(store)

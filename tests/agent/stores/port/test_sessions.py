@@ -13,6 +13,7 @@ from atomic_sessions.ids import SessionKey
 NEAR = UUID[:-1] + "1"
 
 
+@needs("many")
 def test_a_new_store_is_empty(store: Store) -> None:
     """Nothing is listed and nothing found in a store that nothing was put into."""
     assert list(store.listed()) == []
@@ -21,7 +22,7 @@ def test_a_new_store_is_empty(store: Store) -> None:
         store.find(UUID, "")
 
 
-@needs("reopened")
+@needs("reopened", "many")
 def test_made_sessions_stay(stand: Stand) -> None:
     """Another opening of the store lists the same row and reads the same lines."""
     key = made(stand.store, turns=3)
@@ -39,6 +40,7 @@ def test_a_row_says_what_a_list_shows(store: Store) -> None:
     assert (row.messages, row.first_message, row.label, row.partial) == (4, "prompt 0", "prompt 0", False)
 
 
+@needs("many")
 def test_a_session_without_entries_is_listed_by_its_beginning(store: Store) -> None:
     """A header alone is a session, whose time is that of its header."""
     row = store.create(facts(store))
@@ -57,6 +59,7 @@ def test_an_id_that_is_there_is_not_replaced(store: Store) -> None:
     assert raws(store, key) == before
 
 
+@needs("many")
 def test_nothing_is_half_made(store: Store) -> None:
     """A source that fails in its middle leaves no session and no row."""
 
@@ -69,6 +72,7 @@ def test_nothing_is_half_made(store: Store) -> None:
     made(store)
 
 
+@needs("many")
 def test_listed_by_the_newest_message(store: Store) -> None:
     """Neither the order of making nor that of ids: the newest message is first, pages follow each other."""
     keys = [made(store, f"s{n}", at=NOW + (n * 7 % 5) * 10_000) for n in range(5)]
@@ -79,6 +83,7 @@ def test_listed_by_the_newest_message(store: Store) -> None:
     assert next(store.listed(limit=1)).key == keys[0]
 
 
+@needs("many")
 def test_listed_by_project(store: Store) -> None:
     """A project's list holds its sessions only; a session without a folder is in no project's."""
     here, there = made(store, "h"), made(store, "t", cwd=THERE)
@@ -90,6 +95,7 @@ def test_listed_by_project(store: Store) -> None:
     assert len(list(store.listed())) == 3
 
 
+@needs("many")
 def test_internal_sessions_are_hidden_and_found(store: Store) -> None:
     """A workflow stage's session is listed when asked for, and opens by its id."""
     stage = store.create(facts(store, OTHER, internal=True), turn(0, None)).key
@@ -111,6 +117,7 @@ def test_found_by_id(store: Store) -> None:
         assert not isinstance(caught.value, AmbiguousError)
 
 
+@needs("many")
 def test_a_colliding_prefix_names_the_ids(store: Store) -> None:
     """Two ids with one prefix: the project's own one, or an error that lists both."""
     here, there = made(store), made(store, NEAR, cwd=THERE)
@@ -122,6 +129,7 @@ def test_a_colliding_prefix_names_the_ids(store: Store) -> None:
     assert NEAR in caught.value.message
 
 
+@needs("many")
 def test_custom_ids_come_before_prefixes(store: Store) -> None:
     """Eight hex characters that are a whole id mean that session; a custom id has no prefix."""
     made(store)
@@ -132,6 +140,7 @@ def test_custom_ids_come_before_prefixes(store: Store) -> None:
         store.find("abcdef01", "")
 
 
+@needs("many")
 def test_one_custom_id_in_two_projects(store: Store) -> None:
     """They are two sessions; the project's own is meant, and outside of both it is not clear."""
     here, there = made(store, "notes"), made(store, "notes", cwd=THERE, turns=2)
@@ -143,6 +152,7 @@ def test_one_custom_id_in_two_projects(store: Store) -> None:
 
 
 @pytest.mark.parametrize("session", ["", "a/b", "..", "x" * 300, "ünï", "CON", "a:b*?"])
+@needs("many")
 def test_any_id_is_kept(store: Store, session: str) -> None:
     """Imported ids are kept as they are, an empty one too, and found again."""
     key = made(store, session)
@@ -152,6 +162,7 @@ def test_any_id_is_kept(store: Store, session: str) -> None:
     assert store.leaf(key) == "a0.1"
 
 
+@needs("many")
 def test_deleted(store: Store) -> None:
     """It is in no list, answers no id and takes no turn; another session stays."""
     key, other = made(store), made(store, OTHER)

@@ -18,6 +18,7 @@ def begun(store: Store, number: int = 1, at: int = NOW) -> Begun:
     return Begun(facts(store), f"prompt {number}", at, turn(number, "a0.1")[:1], 0)
 
 
+@needs("many")
 def test_a_turn_in_flight_is_outside_the_session(store: Store) -> None:
     """The session has nothing of it; what it had completed is offered, with where it goes on from."""
     key = made(store)
@@ -44,6 +45,7 @@ def test_entered_it_is_in_flight_no_longer(store: Store) -> None:
     assert store.leaf(key) == "a1.1"
 
 
+@needs("many")
 def test_a_first_turn_makes_its_session(store: Store) -> None:
     """Before it there is no session, only what waits; it has no source."""
     store.begin("t1", None, begun(store))
@@ -65,6 +67,7 @@ def test_dropped_and_replaced(store: Store) -> None:
     assert [flight.turn for flight in store.pending()] == ["t4", "t2"]
 
 
+@needs("many")
 def test_deleting_takes_what_is_in_flight(store: Store) -> None:
     """Nothing of a deleted session waits to be taken up; another session's turn does."""
     key, other = made(store), made(store, OTHER)
@@ -119,6 +122,7 @@ def test_a_dead_process_holds_nothing(stand: Stand) -> None:
     assert stand.store.claim(KEY, NOW) is None
 
 
+@needs("many")
 def test_a_claim_hinders_no_reader(store: Store) -> None:
     """A claimed session is listed, read and searched."""
     key = made(store)
