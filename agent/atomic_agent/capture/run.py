@@ -52,6 +52,11 @@ def check(agents: Sequence[str], folder: Path | None) -> None:
         )
     if folder is not None and not folder.exists():
         raise UsageError(f"--from {folder}: there is no such folder.", "Name a folder or a session file.")
+    if folder is not None and sources.is_earlier(folder):
+        raise UsageError(
+            f"--from {folder}: these sessions are in the lists already.",
+            "Open one (atomic -r, atomic --session ID) and it is copied into the cache.",
+        )
 
 
 def gather(agents: list[str], folder: Path | None) -> list[sources.Source]:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from atomic_agent.config.launch import earlier_sessions
+from atomic_agent.locations import home
+
 AGENTS = ("claude-code", "codex", "pi")
 SIDE_FOLDERS = ("tool-results",)
 
@@ -23,14 +26,25 @@ class Source(Struct, frozen=True):
 
 def roots(agent: str) -> list[Path]:
     """The folders an agent's sessions lie in on this machine."""
-    home = Path.home()
+    person = Path.home()
     if agent == "claude-code":
-        return [Path(os.environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"]
+        return [Path(os.environ.get("CLAUDE_CONFIG_DIR") or person / ".claude") / "projects"]
     if agent == "codex":
-        codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
+        codex = Path(os.environ.get("CODEX_HOME") or person / ".codex")
         return [codex / "sessions", codex / "archived_sessions"]
     base = os.environ.get("PI_CODING_AGENT_DIR")
-    return [(Path(base) if base else home / ".pi" / "agent") / "sessions"]
+    sessions = (Path(base) if base else person / ".pi" / "agent") / "sessions"
+    return [] if is_earlier(sessions) else [sessions]
+
+
+def is_earlier(root: Path) -> bool:
+    """True for the folder of this program's own earlier sessions, or one in it: they are listed beside the cache's and
+    copied in when they are opened, so nothing captures them (B3, D3)."""
+    folder = earlier_sessions(home(), os.environ, Path.cwd())
+    try:
+        return folder.exists() and root.resolve().is_relative_to(folder.resolve())
+    except OSError:
+        return False
 
 
 def find(agent: str, root: Path) -> Iterator[Source]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from atomic_agent.cli.terminal import now_ms, say, welcome
+from atomic_agent.cli.terminal import Progress, now_ms, say, welcome
 from atomic_agent.cli.trust import placement
 from atomic_agent.config import way_back
 from atomic_agent.config.selection import MemorySelection, Selection
@@ -24,6 +24,7 @@ class Launch:
 
     def __init__(self, options: argparse.Namespace, *, ask: bool) -> None:
         self._options = options
+        self._line = Progress()
         self._opened = self._open(placement(options, os.environ, ask=ask).sessions.selection)
 
     @property
@@ -88,8 +89,13 @@ class Launch:
     def close(self) -> None:
         self._opened.close()
 
+    def _progress(self, done: int, total: int) -> None:
+        self._line.show(f"Looking at earlier sessions: {done}/{total}")
+        if done == total:
+            self._line.clear()
+
     def _open(self, selection: Selection) -> Opened:
-        opened = open_store(selection, home(), now_ms, os.environ)
+        opened = open_store(selection, home(), now_ms, os.environ, progress=self._progress)
         welcome(opened.made_key)
         for notice in opened.notices:
             say(notice)

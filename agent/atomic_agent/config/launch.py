@@ -24,6 +24,11 @@ def folders_of(home: Home, working: Path) -> Folders:
     return Folders(str(home.root), str(working), str(Path.home()))
 
 
+def earlier_sessions(home: Home, environ: Mapping[str, str], working: Path) -> Path:
+    """The folder in which earlier versions kept sessions (B3)."""
+    return settings.global_path(home, environ, folders_of(home, working)).parent / "sessions"
+
+
 def placement(
     home: Home,
     folders: Folders,

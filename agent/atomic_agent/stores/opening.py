@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from atomic_agent.config.launch import earlier_sessions
 from atomic_agent.config.selection import (
     AtomSelection,
     CacheSelection,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # Each kind of store is imported when it is the one.
 
 Clock = Callable[[], int]
+Progress = Callable[[int, int], None]
 
 
 class Opened:
@@ -80,14 +82,23 @@ class Opened:
         self.close()
 
 
-def open_store(selection: Selection, home: Home, clock: Clock, environ: Mapping[str, str]) -> Opened:
+def open_store(
+    selection: Selection,
+    home: Home,
+    clock: Clock,
+    environ: Mapping[str, str],
+    *,
+    progress: Progress = lambda done, total: None,
+) -> Opened:
     """Open what was chosen. Raises what the store raises: CacheRefusedError, KeyMissingError, StoreUnavailableError…
 
-    `clock` tells the ms; `environ` is what a driver's options may name.
+    `clock` tells the ms; `environ` is what a driver's options may name; `progress` hears how many of the files of
+    earlier sessions were read, of how many.
     """
     match selection:
         case CacheSelection(_, earlier):
-            return _default(selection, home, earlier=earlier)
+            folder = earlier_sessions(home, environ, Path.cwd()) if earlier else None
+            return _default(selection, home, clock, folder, progress)
         case SqliteSelection(path, prefix):
             return _sqlite(selection, home, Path(path), prefix)
         case FolderSelection(path):
@@ -139,13 +150,26 @@ def open_runs(
                 unsupported(opened.store.name)
 
 
-def _default(selection: Selection, home: Home, *, earlier: bool) -> Opened:
+def _default(
+    selection: Selection, home: Home, clock: Clock, earlier: Path | None, progress: Progress
+) -> Opened:
+    """The journal; with the files of earlier sessions beside it when there is such a folder."""
     from atomic_agent.stores.sqlite import SqliteStore
 
     journal = open_journal(home)
-    return Opened(
-        SqliteStore(journal.cache, syncs=True), selection, journal=journal, made_key=journal.new_key
-    )
+    store = SqliteStore(journal.cache, syncs=True)
+    if earlier is not None and earlier.is_dir():
+        from atomic_agent.stores.earlier import EarlierStore
+
+        store = EarlierStore(
+            journal.cache,
+            earlier,
+            clock,
+            syncs=True,
+            progress=progress,
+            id_key=lambda: journal.secrets.membership.id_key if journal.secrets.membership else None,
+        )
+    return Opened(store, selection, journal=journal, made_key=journal.new_key)
 
 
 def _sqlite(selection: Selection, home: Home, path: Path, prefix: str) -> Opened:
@@ -158,7 +182,7 @@ def _sqlite(selection: Selection, home: Home, path: Path, prefix: str) -> Opened
         key, made_key = journal.key, journal.new_key
     if _same(path, home.cache):
         if not prefix:
-            return _default(selection, home, earlier=False)
+            return _default(selection, home, lambda: 0, None, lambda done, total: None)
         store = SqliteStore(Cache.open(home.cache, key, home.keyinfo, prefix=prefix))
     else:
         store = open_sqlite(path, key, prefix)

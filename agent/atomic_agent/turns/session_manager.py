@@ -1,29 +1,44 @@
 """A session as a tree that a program reads and writes: entries, branches, labels, name, context. Asks no model.
 
-Each call that adds something is on the disk when it returns. The session comes to be with its first entry. One
-program writes a session at a time: the first write claims it, `close` gives it back.
+Each call that adds something is on the disk when it returns, or raises and has added nothing. A new session comes to
+be with its first entry, a copy is there at once. One program writes a session at a time: the first write claims it,
+`close` gives it back.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from msgspec import Struct
 
-from atomic_agent.stores.port import Store, branch
+from atomic_agent.stores.port import Store
 from atomic_agent.stores.rows import Row
-from atomic_agent.turns import opening
-from atomic_agent.turns.conversation import Conversation
-from atomic_agent.turns.history import load, reader
+from atomic_agent.turns import copies, opening
+from atomic_agent.turns.conversation import Conversation, node
+from atomic_agent.turns.history import History, load
 from atomic_sessions import compose, context, tree
+from atomic_sessions.clock import iso
 from atomic_sessions.context import Settings
-from atomic_sessions.entry import Entry, Node
-from atomic_sessions.errors import BusyError, NotFoundError, UsageError
-from atomic_sessions.formats.upgrade import Marking
+from atomic_sessions.entry import Entry, Node, Text
+from atomic_sessions.errors import AtomicError, BusyError, NotFoundError, UsageError
+from atomic_sessions.formats.upgrade import Marking, members
 from atomic_sessions.ids import CUSTOM_ID, SessionKey
 from atomic_sessions.pairing import ContextMessage
 
 Clock = Callable[[], int]
+Json = Any  # JSON of any shape
+
+SUMMARY_LENGTH = 160
+_PLACE = frozenset({"id", "parentId", "type", "timestamp"})
+_SPOKEN_OF = {"label": "targetId", "session_summary": "summarizedThroughId", "compaction": "firstKeptEntryId"}
+"""Which member of an entry names another one, that has to be there."""
+
+
+def now_ms() -> int:
+    """The time in ms."""
+    return time.time_ns() // 1_000_000
 
 
 class Context(Struct, frozen=True):
@@ -32,12 +47,15 @@ class Context(Struct, frozen=True):
     messages: tuple[ContextMessage, ...]
     settings: Settings
 
+    def __repr__(self) -> str:
+        return f"Context({len(self.messages)} messages, {self.settings!r})"
+
 
 class SessionManager:
-    """One session in one store. Made by `create`, `open`, `continue_recent` and `fork`, or over an open conversation.
-    The store stays its caller's."""
+    """One session in one store. Made by `create`, `open`, `open_exact`, `continue_recent` and `fork`, or over an open
+    conversation. The store stays its caller's. `cwd` is the working directory unless given."""
 
-    def __init__(self, talk: Conversation, clock: Clock) -> None:
+    def __init__(self, talk: Conversation, clock: Clock = now_ms) -> None:
         self._talk = talk
         self._clock = clock
         self._claimed = False
@@ -49,7 +67,13 @@ class SessionManager:
 
     @classmethod
     def create(
-        cls, store: Store, cwd: str, clock: Clock, *, session_id: str = "", stage: Marking | None = None
+        cls,
+        store: Store,
+        cwd: str | Path | None = None,
+        *,
+        session_id: str = "",
+        stage: Marking | None = None,
+        clock: Clock = now_ms,
     ) -> Self:
         """A new session in a folder, under an id of its own or a given one; `stage` marks it as internal to a
         workflow (B22). UsageError for an id that cannot be."""
@@ -57,38 +81,78 @@ class SessionManager:
             raise UsageError(
                 "A session id holds letters, digits, dots, dashes and underscores.", "Choose another id."
             )
-        return cls(opening.fresh(store, cwd, clock(), session=session_id, stage=stage), clock)
+        return cls(opening.fresh(store, _folder(cwd), clock(), session=session_id, stage=stage), clock)
 
     @classmethod
-    def open(cls, store: Store, wanted: str | SessionKey, cwd: str, clock: Clock) -> Self:
-        """One that is there, by id as --session takes it, or by its key. NotFoundError, AmbiguousError."""
-        key = wanted if isinstance(wanted, SessionKey) else store.find(wanted, store.project_of(cwd)).key
-        return cls(opening.resume(store, key, cwd, clock()), clock)
+    def open(
+        cls,
+        store: Store,
+        wanted: str | SessionKey,
+        cwd: str | Path | None = None,
+        *,
+        clock: Clock = now_ms,
+    ) -> Self:
+        """One that is there, by id as --session takes it, or by its key. A session of another agent goes on in a new
+        one, which holds its context. NotFoundError, AmbiguousError."""
+        folder = _folder(cwd)
+        return cls(opening.resume(store, _key(store, wanted, folder), folder, clock()), clock)
 
     @classmethod
     def open_exact(
-        cls, store: Store, session_id: str, cwd: str, clock: Clock, *, stage: Marking | None = None
+        cls,
+        store: Store,
+        session_id: str,
+        cwd: str | Path | None = None,
+        *,
+        stage: Marking | None = None,
+        clock: Clock = now_ms,
     ) -> Self:
         """The one with exactly this id in the folder's project, or a new one under it, as --session-id says (B8)."""
-        found = opening.exact(store, session_id, store.project_of(cwd))
+        found = opening.exact(store, session_id, store.project_of(_folder(cwd)))
         if found is None:
-            return cls.create(store, cwd, clock, session_id=session_id, stage=stage)
-        return cls.open(store, found.key, cwd, clock)
+            return cls.create(store, cwd, session_id=session_id, stage=stage, clock=clock)
+        return cls.open(store, found.key, cwd, clock=clock)
 
     @classmethod
-    def continue_recent(cls, store: Store, cwd: str, clock: Clock) -> Self:
+    def continue_recent(cls, store: Store, cwd: str | Path | None = None, *, clock: Clock = now_ms) -> Self:
         """The newest session of a folder's project, or a new one."""
-        newest = next(iter(store.listed(project=store.project_of(cwd), folder=cwd, limit=1)), None)
-        return cls.create(store, cwd, clock) if newest is None else cls.open(store, newest.key, cwd, clock)
+        folder = _folder(cwd)
+        newest = next(iter(store.listed(project=store.project_of(folder), folder=folder, limit=1)), None)
+        if newest is None:
+            return cls.create(store, folder, clock=clock)
+        return cls.open(store, newest.key, folder, clock=clock)
 
     @classmethod
     def fork(
-        cls, store: Store, wanted: str | SessionKey, cwd: str, clock: Clock, *, session_id: str = ""
+        cls,
+        store: Store,
+        wanted: str | SessionKey,
+        cwd: str | Path | None = None,
+        *,
+        session_id: str = "",
+        clock: Clock = now_ms,
     ) -> Self:
-        """A copy of a whole session under a new id, with its parent recorded; made with its first entry.
-        SessionExistsError when the project has a session of that id."""
-        key = wanted if isinstance(wanted, SessionKey) else store.find(wanted, store.project_of(cwd)).key
-        return cls(opening.forked(store, key, cwd, clock(), session_id), clock)
+        """A copy of a whole session under a new id, with its parent recorded. SessionExistsError when the project has
+        a session of that id."""
+        folder = _folder(cwd)
+        made = cls(
+            opening.forked(store, _key(store, wanted, folder), folder, clock(), session_id), clock
+        )
+        made._make()
+        made._follow()
+        return made
+
+    def clone(self) -> Self:
+        """A new session that holds this one's open branch. UsageError for an empty one."""
+        self._begun()
+        return self._opened(copies.clone(self.store, self.key, self._clock()))
+
+    def fork_before(self, message: str) -> tuple[Self, str]:
+        """A new session that holds what stood before a user message, and that message's text, to be said anew.
+        UsageError for an entry of another kind."""
+        self._begun()
+        row, text = copies.before(self.store, self.key, message, self._clock())
+        return self._opened(row), text
 
     # What it is.
 
@@ -130,7 +194,7 @@ class SessionManager:
 
     @property
     def row(self) -> Row | None:
-        """What lists show of it."""
+        """What lists show of it; None before its first entry."""
         return self.store.get(self.key) if self.saved else None
 
     @property
@@ -142,15 +206,29 @@ class SessionManager:
 
     def entries(self) -> Iterator[Entry]:
         """All its entries in canonical order, those of every branch."""
-        return self.store.read(self.key) if self.saved else iter(())
+        holder = self._holder
+        if holder is not None:
+            yield from self.store.read(holder)
+        yield from self._talk.unsaved
 
     def entry(self, entry_id: str) -> Entry | None:
-        return self.store.entry(self.key, entry_id) if self.saved else None
+        """One of its entries, by id."""
+        for entry in self._talk.unsaved:
+            if entry.id == entry_id:
+                return entry
+        return self.store.entry(self._holder, entry_id) if self._holder is not None else None
 
     def path(self, leaf: str | None = None) -> list[Entry]:
-        """The entries from the root to a leaf, to where it stands by default."""
-        at = self.leaf if leaf is None else leaf
-        return branch(self.store, self.key, at) if self.saved else []
+        """The entries from the root to a leaf, to where it stands by default. NotFoundError for an unknown leaf."""
+        at = self.leaf if leaf is None else self._known(leaf).id
+        new = {entry.id: entry for entry in self._talk.unsaved}
+        found: list[Entry] = []
+        while at in new:
+            found.append(new[at])
+            at = new[at].parent
+        if self._holder is not None:
+            found.extend(self.store.climb(self._holder, at))
+        return found[::-1]
 
     def tree(self) -> tree.Tree:
         """Parents and children of all entries."""
@@ -163,59 +241,53 @@ class SessionManager:
     def context(self, leaf: str | None = None, *, provider: str = "") -> Context:
         """What a model is sent from a leaf: from its last compaction on, kept lines as they were saved, each call with
         its result (formats/atomic-sessions.md section 7.3). Only Anthropic gets its signed thinking back."""
-        if leaf is None or not self.saved:
-            talk = self._talk
-            said = context.history(talk.path, talk.beside, provider=provider)
-            return Context(tuple(said), talk.settings)
-        row = self.store.open(self.key)
-        found = load(self.store, row, leaf, with_lines=False)
-        said = context.history(found.path, found.beside, provider=provider)
-        return Context(tuple(said), found.settings)
-
-    def _nodes(self) -> list[Node]:
-        view = reader(self._talk.facts.agent, internal=self._talk.facts.internal)
-        return [
-            Node(entry.id, entry.parent, entry.stamp, view(entry.raw))
-            for entry in self.entries()
-            if not entry.loose
-        ]
+        path = [node(entry) for entry in self.path(leaf)]
+        said = context.history(path, (), provider=provider)
+        return Context(tuple(said), context.settings(path))
 
     # What is added to it. Each returns the new entry's id.
 
-    def append(self, kind: str, **members: Any) -> str:  # JSON of any shape
-        """Any entry below the leaf, with its own members; those of its place are given here."""
-        if not kind or {"id", "parentId", "type", "timestamp"} & members.keys():
+    def append(self, kind: str, /, **said: Json) -> str:
+        """Any entry below the leaf, with members of its own; id, parent and time come from its place. NotFoundError
+        for one that speaks of an entry which is not there."""
+        if not kind or _PLACE & said.keys():
             raise UsageError(
                 "An entry's type, id, parent and time are given by its place.", "Leave them out."
             )
         if kind in {"session", "leaf"}:
             raise UsageError(f"'{kind}' is no entry of the tree.", "Use the calls of the session manager.")
-        return self._add(lambda i, p, at: compose.entry(kind, i, p, at, **members))
-
-    def append_message(self, message: Mapping[str, Any]) -> str:  # JSON of any shape
-        """A message as format 4 has it: {"role": "user" | "assistant" | "toolResult" | …, "content": …}."""
-        if not isinstance(message.get("role"), str):
+        if kind == "message" and not _has_role(said.get("message")):
             raise UsageError("A message needs a role.", 'Give {"role": "user", "content": "…"}.')
-        now = self._clock()
-        return self._add(lambda i, p, at: compose.message(i, p, at, {"timestamp": now, **message}))
+        target = said.get(_SPOKEN_OF.get(kind, ""))
+        if kind in _SPOKEN_OF and not (kind == "compaction" and target is None):
+            self._known(target)
+        return self._add(
+            lambda i, p, at: compose.line(
+                {"type": kind, "id": i, "parentId": p, "timestamp": iso(at), **said}
+            )
+        )
+
+    def append_message(self, message: Mapping[str, Json]) -> str:
+        """A message as format 4 has it: {"role": "user" | "assistant" | "toolResult" | …, "content": …}."""
+        return self.append("message", message={"timestamp": self._clock(), **message})
 
     def append_model_change(self, provider: str, model: str) -> str:
-        return self._add(lambda i, p, at: compose.model_change(i, p, at, provider, model))
+        return self.append("model_change", provider=provider, modelId=model)
 
     def append_thinking_level_change(self, level: str) -> str:
-        return self._add(lambda i, p, at: compose.thinking_level_change(i, p, at, level))
+        return self.append("thinking_level_change", thinkingLevel=level)
 
     def append_active_tools_change(self, names: Sequence[str]) -> str:
-        return self._add(lambda i, p, at: compose.active_tools_change(i, p, at, names))
+        return self.append("active_tools_change", activeToolNames=list(names))
 
-    def append_custom(self, custom_type: str, data: object = None) -> str:
+    def append_custom(self, custom_type: str, data: Json = None) -> str:
         """What an extension keeps; no model sees it."""
-        return self.append("custom", customType=custom_type, data=data)
+        return self.append("custom", customType=custom_type, **({} if data is None else {"data": data}))
 
     def append_custom_message(
-        self, custom_type: str, content: object, *, display: bool = True, **more: object
+        self, custom_type: str, content: Json, *, display: bool = True, **more: Json
     ) -> str:
-        """What an extension says; the model reads it as the person's."""
+        """What an extension says; the model reads it as the person's, unless `excludeFromContext=True`."""
         return self.append("custom_message", customType=custom_type, content=content, display=display, **more)
 
     def append_compaction(
@@ -224,64 +296,77 @@ class SessionManager:
         first_kept: str | None,
         tokens_before: int,
         *,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, Json] | None = None,
     ) -> str:
-        """A boundary, from which on contexts start; it holds as a verbatim one, others are inert (B18)."""
-        self._known(first_kept)
-        said = {"strategy": "verbatim-lines", **(details or {})}
+        """A boundary, from which on contexts start: the summary, then what stood from `first_kept` on, line for line
+        (B18)."""
         return self.append(
             "compaction",
             summary=summary,
             firstKeptEntryId=first_kept,
             tokensBefore=tokens_before,
-            details=said,
+            details={**(details or {}), "strategy": "verbatim-lines"},
         )
 
     def append_session_summary(self, summary: str, through: str) -> str:
-        """The one line lists show, and the message up to which it holds."""
-        self._known(through)
-        line = " ".join(summary.split())
-        return self.append("session_summary", summary=line, summarizedThroughId=through)
+        """The one line lists show, cut to 160 characters, and the message up to which it holds."""
+        text = " ".join(summary.split())
+        if len(text) > SUMMARY_LENGTH:
+            text = text[: SUMMARY_LENGTH - 1].rstrip() + "…"
+        return self.append("session_summary", summary=text, summarizedThroughId=through)
 
     def append_label(self, target: str, text: str) -> str:
         """A bookmark on an entry; an empty text takes it away."""
-        self._known(target)
-        return self._add(lambda i, p, at: compose.label(i, p, at, target, text))
+        return self.append("label", targetId=target, label=text.strip())
 
     def set_name(self, name: str) -> str:
         """The session's name; an empty one takes it away."""
-        return self._add(lambda i, p, at: compose.session_info(i, p, at, name))
+        self._talk.new_name = ""
+        return self.append("session_info", name=name.strip())
 
     # Where it stands.
 
+    def select(self, entry_id: str) -> str | None:
+        """Stand where a person who picks this entry goes on: before something they said, whose text is returned to be
+        said anew, else at the entry (None)."""
+        chosen = node(self._known(entry_id))
+        if chosen.id == self.leaf:
+            return None
+        view = chosen.view
+        if view.kind != "custom_message" and (view.kind, view.role) != ("message", "user"):
+            self.branch(chosen.id)
+            return None
+        if chosen.parent is not None and self.entry(chosen.parent) is not None:
+            self.branch(chosen.parent)
+        else:
+            self.reset()
+        return "".join(block.text for block in view.blocks if isinstance(block, Text))
+
     def branch(self, entry_id: str) -> None:
         """Stand at an entry: what comes next hangs there, and what came after it stays as another branch."""
-        self._known(entry_id)
-        self._stand(entry_id)
+        self._stand(self._known(entry_id).id)
+        self._follow()
 
     def reset(self) -> None:
         """Stand before everything: the conversation is empty, and all that was said stays in the tree."""
-        self._stand(None)
+        if self.leaf is not None:
+            self._stand(None)
+            self._follow()
 
-    def branch_with_summary(self, entry_id: str | None, summary: str, **more: object) -> str:
+    def branch_with_summary(self, entry_id: str | None, summary: str, **more: Json) -> str:
         """Stand at an entry (None: before everything) and put a summary of what was left there (B27)."""
-        self._known(entry_id)
-        left = self.leaf or "root"
+        if entry_id is not None:
+            self._known(entry_id)
+        talk = self._talk
+        before = History(talk.path, [], talk.beside, talk.settings)
         self._stand(entry_id)
-        return self.append("branch_summary", fromId=left, summary=summary, **more)
+        try:
+            return self.append("branch_summary", fromId=entry_id or "root", summary=summary, **more)
+        except BaseException:
+            talk.stand(before)
+            raise
 
-    def close(self) -> None:
-        """Give the session back to others. The store stays open."""
-        self._talk.close()
-        self._claimed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    # Whose it is.
 
     def claim(self, *, take_over: bool = False) -> None:
         """Become the session's one writer, as the first write does. BusyError while another process is."""
@@ -295,22 +380,97 @@ class SessionManager:
             )
         self._claimed = True
 
+    def close(self) -> None:
+        """Give the session back to others. The store stays open."""
+        self._claimed = False
+        self._talk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _holder(self) -> SessionKey | None:
+        """The session whose lines in the store are this one's."""
+        talk = self._talk
+        return talk.key if talk.saved else talk.source if talk.whole else None
+
+    def _nodes(self) -> list[Node]:
+        return [node(entry) for entry in self.entries() if not entry.loose]
+
     def _add(self, make: Callable[[str, str | None, int], bytes]) -> str:
         self.claim()
-        draft = self._talk.draft(self._clock())
-        made = draft.add(make)
-        self._talk.complete(draft)
+        talk = self._talk
+        draft = talk.draft(self._clock())
+        if name := talk.new_name:
+            draft.add(lambda i, p, at: compose.session_info(i, p, at, name))
+        try:
+            made = draft.add(make)
+        except (TypeError, ValueError, RecursionError):
+            raise _no_json() from None
+        if members(made.raw) is None:
+            raise _no_json()
+        before = talk.settings, talk.newest_at, talk.new_name, talk.owes
+        try:
+            talk.complete(draft)
+        except AtomicError:
+            talk.settings, talk.newest_at, talk.new_name, talk.owes = before
+            del talk.path[-len(draft.entries) :], talk.unsaved[-len(draft.entries) :]
+            raise
+        if not node(made).view.decides:
+            self._follow()
         return made.id
 
-    def _known(self, entry_id: str | None) -> None:
-        if entry_id is not None and self.entry(entry_id) is None:
+    def _known(self, entry_id: object) -> Entry:
+        found = self.entry(entry_id) if isinstance(entry_id, str) else None
+        if found is None or found.loose:
             raise NotFoundError(
-                f"There is no entry '{entry_id[:64]}' in this session.", "Take an id from entries()."
+                f"There is no entry '{str(entry_id)[:64]}' in this session.", "Take an id from entries()."
             )
+        return found
+
+    def _begun(self) -> None:
+        if not self.saved:
+            raise UsageError("Nothing is in this session yet.", "Copy it once it has an entry.")
+
+    def _opened(self, row: Row) -> Self:
+        return type(self).open(self.store, row.key, row.facts.cwd, clock=self._clock)
+
+    def _make(self) -> None:
+        """Put what was taken over into the store."""
+        if not self.saved:
+            self._talk.owes = True
+            self._talk.flush()
 
     def _stand(self, leaf: str | None) -> None:
-        if not self.saved:
-            return
         self.claim()
-        self.store.move(self.key, leaf)
-        self._talk.stand(load(self.store, self.store.open(self.key), with_lines=False))
+        self._make()
+        if leaf is None:
+            self._talk.stand(History([], [], [], Settings()))
+        else:
+            self._talk.stand(load(self.store, self.store.open(self.key), leaf, with_lines=False))
+
+    def _follow(self) -> None:
+        """Have the session open where this stands, which only a message brings about by itself."""
+        if self.store.leaf(self.key) != self.leaf:
+            self.store.move(self.key, self.leaf)
+
+
+def _folder(cwd: str | Path | None) -> str:
+    return str(Path.cwd() if cwd is None else Path(cwd).absolute())
+
+
+def _key(store: Store, wanted: str | SessionKey, folder: str) -> SessionKey:
+    return wanted if isinstance(wanted, SessionKey) else store.find(wanted, store.project_of(folder)).key
+
+
+def _has_role(message: object) -> bool:
+    return isinstance(message, Mapping) and isinstance(message.get("role"), str)
+
+
+def _no_json() -> UsageError:
+    return UsageError("What the entry was given is not JSON.", "Use texts, numbers, lists and dicts of them.")
