@@ -27,6 +27,10 @@ AT_MOST: dict[str, float] = {
     "list_2000_files": 3.0,
     "list_2000_again": 0.2,
     "page_10000": 0.05,
+    "list_1gb_earlier": 3.0,
+    "list_1gb_again": 0.2,
+    "continue_10000": 0.25,
+    "open_500mb": 0.3,
 }
 AT_LEAST: dict[str, float] = {"service_push_ratio": 0.5}
 RATIOS: dict[str, float] = {"capture_50mb": 1.3}

@@ -1,5 +1,6 @@
 """What does not fit in memory: a session of 500 MB, and 100,000 sessions. Whole processes."""
 
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -8,12 +9,14 @@ from pathlib import Path
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import repeatable, transaction
+from atomic_agent.stores.sqlite import SqliteStore
 from bench.generate import Writer
-from bench.stage import Figure, Machine, Service, figure, open_cache
+from bench.stage import Figure, Machine, Service, figure, median_of, open_cache, timed
 
 SESSION = "33333333-3333-4333-8333-333333333333"
 MESSAGES = 151_000
 COUNT = 100_000
+SHOWN = 200
 
 
 def large(root: Path) -> Iterator[Figure]:
@@ -34,12 +37,24 @@ def large(root: Path) -> Iterator[Figure]:
     finally:
         service.stop()
     yield figure("export_500mb_rss", machine.peak("export", SESSION, "-", "--as", "jsonl"), "MB")
+    with open_cache(machine) as cache:
+        yield from _opened(SqliteStore(cache))
     many = Machine(root, "many")
     many.run("sessions")
     with open_cache(many) as cache:
         _fill(cache)
     yield figure("list_100k", many.seconds("sessions", "--all", "--limit", "50"), "s")
     yield figure("list_100k_rss", many.peak("sessions", "--all"), "MB")
+
+
+def _opened(store: SqliteStore) -> Iterator[Figure]:
+    """The row, the leaf and what a screen shows above it."""
+
+    def look() -> None:
+        row = store.find(SESSION, "")
+        assert len(list(itertools.islice(store.climb(row.key, store.leaf(row.key)), SHOWN))) == SHOWN
+
+    yield figure("open_500mb", median_of(5, lambda: timed(look)), "s")
 
 
 def _fill(cache: Cache) -> None:

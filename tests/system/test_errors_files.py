@@ -122,6 +122,15 @@ def test_an_import_never_replaces(laptop: Machine, tmp_path: Path) -> None:
         (["doctor", "--yes"], 2, "only --repair asks", "Add --repair"),
         (["--session", "a", "--fork", "b", "-p", "x"], 2, "cannot be used together", "Choose one"),
         (["-p", " "], 2, "The prompt is empty", "Give one"),
+        (["sessions", "--session-dir", "/dev/null"], 16, "is not a folder", "--session-dir"),
+        (["sessions", "--storage", '{"atom": true}'], 17, "one session", "Use the default store"),
+        (["-r"], 2, "nobody to ask", "--session ID"),
+        (
+            ["--session-dir", "d", "--session-store", "s", "-c", "-p", "x"],
+            2,
+            "cannot be used together",
+            "Choose one",
+        ),
         (["sessions", "delete", SESSION], 13, "There is no terminal to ask", "--yes"),
     ],
 )

@@ -62,9 +62,9 @@ def run(options: argparse.Namespace) -> int:
     if options.views is not None and options.views < 1:
         raise UsageError("--views needs a number of at least 1.")
     with open_journal(home()) as journal, launched(options) as launch:
-        membership(journal)
         store = launch.store
         row = store.find(options.id, store.project_of(str(Path.cwd())))
+        membership(journal)
         ready = redacting.fit(store, row, now_ms())
         _report(ready, row, public=options.public)
         confirm("Publish it?", yes=options.yes)

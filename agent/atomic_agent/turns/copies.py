@@ -29,7 +29,12 @@ def whole(store: Store, session: SessionKey, now: int) -> Row:
     if row.facts.agent != AGENT:
         return clone(store, session, now)
     facts = new_facts(store, row.facts.cwd, now, parent=row)
-    return store.create(facts, store.read(session))
+    made = store.create(facts, store.read(session))
+    # Where a person stands is no line of every store, and does not come along by itself.
+    leaf = store.leaf(session)
+    if store.leaf(made.key) != leaf:
+        store.move(made.key, leaf)
+    return made
 
 
 def clone(store: Store, session: SessionKey, now: int) -> Row:
