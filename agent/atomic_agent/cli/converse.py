@@ -32,7 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PROMPT",
         help="one turn, no prompt line; - reads standard input",
     )
-    add("--mode", choices=["text", "json"], default="text", help="how -p prints (json: one object a line)")
+    add(
+        "--mode",
+        choices=["text", "json", "rpc"],
+        default="text",
+        help="how -p prints (json: one object a line); rpc: requests on standard input, docs/rpc.md",
+    )
     add("-r", "--resume", dest="pick", action="store_true", help="choose one of this project's sessions")
     add("--session", metavar="ID", help="go on with this session; the first eight characters do")
     add(
@@ -76,8 +81,10 @@ def joined(arguments: list[str]) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     check(options)
     prompt = read_prompt(options)
-    importing = options.source is not None and prompt is None and not sys.stdin.isatty()
-    with launched(options, ask=prompt is None) as launch:
+    importing = (
+        options.source is not None and prompt is None and options.mode != "rpc" and not sys.stdin.isatty()
+    )
+    with launched(options, ask=prompt is None and options.mode != "rpc") as launch:
         if opening.settle(launch.store):
             say("An answer that was complete when its program was killed has been saved.")
         if importing and launch.keeps:
@@ -86,6 +93,10 @@ def run(options: argparse.Namespace) -> int:
         talk = opened(launch, options)
         if talk is None:
             return 0
+        if options.mode == "rpc":
+            from atomic_agent.cli.rpc import Rpc
+
+            return Rpc(launch, talk, options).loop()
         if prompt is None and not options.resume_interrupted:
             from atomic_agent.cli.line_prompt import LinePrompt
 
@@ -104,6 +115,10 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError(
             "Standard input cannot hold both the link and the prompt.", "Give the prompt after -p."
         )
+    if options.mode == "rpc" and (options.prompt is not None or options.pick or options.resume_interrupted):
+        raise UsageError(
+            "--mode rpc reads what to do from standard input.", "Leave -p, -r and --resume-interrupted away."
+        )
     if options.pick and options.prompt is not None:
         raise UsageError("-r asks which session, so it cannot go with -p.", "Name one: --session ID, or -c.")
     if options.name is not None and not options.name.strip():
@@ -113,7 +128,7 @@ def check(options: argparse.Namespace) -> None:
 def read_prompt(options: argparse.Namespace) -> str | None:
     """The prompt of a single turn, from -p or standard input; None for the line prompt."""
     given = options.prompt
-    if options.pick:
+    if options.pick or options.mode == "rpc":
         return None
     if options.source == "-" or (
         given is None and (options.source is not None or options.resume_interrupted)

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 from atomic_agent.cli.answers import TextAnswer
-from atomic_agent.cli.selection import ToolSet, chosen, interrupted, tools_of
+from atomic_agent.cli.selection import interrupted
+from atomic_agent.cli.sitting import Sitting
 from atomic_agent.cli.storage import Launch
 from atomic_agent.cli.terminal import age, now_ms, one_line, safe, say
 from atomic_agent.turns import opening
-from atomic_agent.turns.choice import EFFORTS, Choice, known
 from atomic_agent.turns.conversation import Conversation
-from atomic_agent.turns.engine import Engine, no_key
+from atomic_agent.turns.engine import no_key
 from atomic_sessions.context import Settings
-from atomic_sessions.errors import AtomicError, UsageError
+from atomic_sessions.errors import AtomicError
 
 HELP = """/session          what is open        /name TEXT    name it
 /model ID         another model       /provider P   another provider      /effort LEVEL
@@ -27,19 +27,22 @@ class LinePrompt:
     """One sitting at the terminal."""
 
     def __init__(self, launch: Launch, talk: Conversation, options: argparse.Namespace) -> None:
+        self._answer = TextAnswer()
+        self._sitting = Sitting(launch, talk, options, self._answer.tell)
         self.launch = launch
-        self.talk = talk
         self.options = options
-        self._engine = self._new_engine()
         self._next = ""
-        self._picked = False
+
+    @property
+    def talk(self) -> Conversation:
+        return self._sitting.talk
 
     def loop(self) -> int:
         """Until the person leaves; returns the exit code."""
         if not self._claimed():
             return 0
         go_on = self._offered()
-        choice = self._choice()
+        choice = self._sitting.choice()
         if choice.endpoint is None:
             say(str(no_key()))
         else:
@@ -67,16 +70,6 @@ class LinePrompt:
             since = age(said[-1].stamp, now_ms())
             say(f"{len(said)} messages, the last one ({since}): {last}")
 
-    def _new_engine(self) -> Engine:
-        self._answer = TextAnswer()
-        return Engine(self.talk, clock=now_ms, tell=self._answer.tell, patient=True)
-
-    def _choice(self) -> Choice:
-        return chosen(self.launch, self.talk, self.options)
-
-    def _tools(self) -> ToolSet:
-        return tools_of(self.talk, self.options)
-
     def _claimed(self) -> bool:
         """Become the writer, or let the person choose what to do about the one there is."""
         held = self.talk.claim(now_ms(), force=self.options.take_over)
@@ -89,7 +82,7 @@ class LinePrompt:
             if reply == "t":
                 held = self.talk.claim(now_ms(), force=True)
             elif reply == "f":
-                self._replace(self._forked())
+                self._sitting.replace(self._forked())
                 held = self.talk.claim(now_ms())
             else:
                 if reply == "r":
@@ -100,11 +93,6 @@ class LinePrompt:
     def _forked(self) -> Conversation:
         return opening.resume(self.launch.store, self.talk.key, str(Path.cwd()), now_ms(), fork=True)
 
-    def _replace(self, talk: Conversation) -> None:
-        self.talk.close()
-        self.talk = talk
-        self._engine = self._new_engine()
-
     def _offered(self) -> str:
         """Offer the turn a kill interrupted: its prompt to go on with, or empty (A1)."""
         for turn in interrupted(self.talk, self.options):
@@ -113,7 +101,7 @@ class LinePrompt:
             say(f"  {safe(turn.begun.prompt)}")
             match self._ask("[g]o on with it, [d]rop it, or Enter to leave it for later: "):
                 case "g":
-                    self._replace(opening.again(self.launch.store, turn, str(Path.cwd()), now_ms()))
+                    self._sitting.replace(opening.again(self.launch.store, turn, str(Path.cwd()), now_ms()))
                     return turn.begun.prompt if self._claimed() else ""
                 case "d":
                     self.launch.store.drop(turn.turn)
@@ -123,13 +111,12 @@ class LinePrompt:
     def _turn(self, prompt: str) -> None:
         """One turn; what fails is said and the prompt comes back editable."""
         try:
-            self._place()
-            choice = self._choice()
-            turn = self._engine.run(choice, prompt, self._tools().recorded)
+            turn = self._sitting.turn(prompt)
         except KeyboardInterrupt:
             self._answer.broken()
             say("Cancelled; nothing was saved.")
-            self._drop_pending()
+            # The person ended the turn and has the prompt back, so no later open offers it again.
+            self._sitting.drop_interrupted()
             self._next = prompt
         except AtomicError as error:
             self._answer.broken()
@@ -137,33 +124,6 @@ class LinePrompt:
             self._next = prompt
         else:
             self._answer.closed(self.talk, turn)
-            self._picked = False
-            self.launch.keep_picks(choice.settings)
-            if self.launch.journal is not None and self.launch.syncs:
-                from atomic_agent.sync.background import after_turn
-
-                after_turn(self.launch.journal)
-
-    def _place(self) -> None:
-        """Choose the store again before a new conversation is first saved (B6)."""
-        talk = self.talk
-        untouched = not (talk.saved or talk.in_flight or talk.unsaved or talk.source or talk.owes)
-        if not untouched:
-            return
-        cwd, name = str(Path.cwd()), talk.new_name
-        talk.close()
-        moved = self.launch.reselect()
-        if moved:
-            say(f"This conversation is kept in {safe(self.launch.store.name)}.")
-            self.talk = opening.fresh(self.launch.store, cwd, now_ms(), session=talk.facts.id)
-            self.talk.rename(name, now_ms())
-            self._engine = self._new_engine()
-        self.talk.claim(now_ms())
-
-    def _drop_pending(self) -> None:
-        """The person ended the turn and has the prompt back, so no later open offers it again."""
-        for turn in interrupted(self.talk, self.options):
-            self.launch.store.drop(turn.turn)
 
     def _read(self) -> str | None:
         """The next line; None at its end. The prompt goes to stderr, so that stdout is answers only."""
@@ -207,7 +167,7 @@ class LinePrompt:
                 case "model" | "provider" | "effort":
                     self._pick(name, rest)
                 case "new":
-                    self._begin_anew()
+                    self._sitting.begin_anew()
                 case "show":
                     self._show()
                 case "help":
@@ -220,24 +180,11 @@ class LinePrompt:
         return True
 
     def _pick(self, what: str, value: str) -> None:
-        if not value:
-            choice = self._choice()
-            say(f"{choice.provider}/{choice.model}" + (f", effort {choice.effort}" if choice.effort else ""))
+        if value:
+            self._sitting.pick(what, value)
             return
-        if what == "provider":
-            value = known(value).name
-            self.options.model = ""
-        elif what == "effort" and value not in EFFORTS:
-            raise UsageError(f"There is no effort '{value[:20]}'.", f"Known: {', '.join(EFFORTS)}.")
-        setattr(self.options, what, value)
-        self._picked = True
-
-    def _begin_anew(self) -> None:
-        self.talk.close()
-        self.launch.reselect()
-        self.talk = opening.fresh(self.launch.store, str(Path.cwd()), now_ms())
-        self._engine = self._new_engine()
-        self.talk.claim(now_ms())
+        choice = self._sitting.choice()
+        say(f"{choice.provider}/{choice.model}" + (f", effort {choice.effort}" if choice.effort else ""))
 
     def _name(self, name: str) -> None:
         if not name:
@@ -265,15 +212,7 @@ class LinePrompt:
             print(line)
 
     def _leave(self) -> None:
-        """Save what a failing disk would not take, the picks, and say how to come back."""
-        try:
-            self.launch.leave(self._choice().settings if self._picked else None)
-        finally:
-            self.talk.close()
-        back = self.launch.way_back(self.talk.facts.id) if self.talk.saved else None
+        """Say how to come back."""
+        back = self._sitting.leave()
         if back is not None:
             say(f"Come back with: {back}")
-        if self.launch.journal is not None and self.launch.syncs:
-            from atomic_agent.sync.background import at_exit
-
-            at_exit(self.launch.journal)

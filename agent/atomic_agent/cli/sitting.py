@@ -1,0 +1,117 @@
+"""One sitting in conversations: the store, the open one, its turns. Knows neither a terminal nor a protocol.
+
+What the line prompt and the RPC mode have in common. Says what it has to say through `tell`.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from atomic_agent.cli.selection import ToolSet, chosen, interrupted, tools_of
+from atomic_agent.cli.storage import Launch
+from atomic_agent.cli.terminal import now_ms
+from atomic_agent.turns import opening
+from atomic_agent.turns.choice import EFFORTS, Choice, known
+from atomic_agent.turns.conversation import Conversation
+from atomic_agent.turns.engine import Engine, Turn
+from atomic_agent.turns.providers.port import Event, Notice
+from atomic_sessions.errors import UsageError
+
+
+class Sitting:
+    """`options` are the command line's; a pick changes them for the turns to come."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        talk: Conversation,
+        options: argparse.Namespace,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.launch = launch
+        self.talk = talk
+        self.options = options
+        self._tell = tell
+        self._engine = self._new_engine()
+        self._picked = False
+
+    def choice(self) -> Choice:
+        """The model that answers next."""
+        return chosen(self.launch, self.talk, self.options)
+
+    def tools(self) -> ToolSet:
+        """The tools that are on."""
+        return tools_of(self.talk, self.options)
+
+    def turn(self, prompt: str) -> Turn:
+        """One turn. Raises ProviderError, StoreWriteError, KeyboardInterrupt with nothing entered."""
+        self._place()
+        choice = self.choice()
+        turn = self._engine.run(choice, prompt, self.tools().recorded)
+        self._picked = False
+        self.launch.keep_picks(choice.settings)
+        if self.launch.journal is not None and self.launch.syncs:
+            from atomic_agent.sync.background import after_turn
+
+            after_turn(self.launch.journal)
+        return turn
+
+    def _place(self) -> None:
+        """Choose the store again before a new conversation is first saved (B6)."""
+        talk = self.talk
+        if talk.saved or talk.in_flight or talk.unsaved or talk.source or talk.owes:
+            return
+        talk.close()
+        if self.launch.reselect():
+            self._tell(Notice(f"This conversation is kept in {self.launch.store.name}."))
+            self.talk = opening.fresh(self.launch.store, str(Path.cwd()), now_ms(), session=talk.facts.id)
+            self.talk.rename(talk.new_name, now_ms())
+            self._engine = self._new_engine()
+        self.talk.claim(now_ms())
+
+    def begin_anew(self) -> None:
+        """A new session, in the store that is chosen by now."""
+        self.talk.close()
+        self.launch.reselect()
+        self.talk = opening.fresh(self.launch.store, str(Path.cwd()), now_ms())
+        self._engine = self._new_engine()
+        self.talk.claim(now_ms())
+
+    def replace(self, talk: Conversation) -> None:
+        """Go on in another conversation of this store, which is still to be claimed."""
+        self.talk.close()
+        self.talk = talk
+        self._engine = self._new_engine()
+
+    def drop_interrupted(self) -> list[str]:
+        """Forget the turns that wait here; their prompts."""
+        prompts = []
+        for flight in interrupted(self.talk, self.options):
+            self.launch.store.drop(flight.turn)
+            prompts.append(flight.begun.prompt)
+        return prompts
+
+    def pick(self, what: str, value: str) -> None:
+        """Another provider, model or effort, from the next turn on. UsageError for one nobody knows."""
+        if what == "provider":
+            value = known(value).name
+            self.options.model = ""
+        elif what == "effort" and value not in EFFORTS:
+            raise UsageError(f"There is no effort '{value[:20]}'.", f"Known: {', '.join(EFFORTS)}.")
+        setattr(self.options, what, value)
+        self._picked = True
+
+    def leave(self) -> str | None:
+        """Save what a failing disk would not take, and the picks; the command to come back with."""
+        try:
+            self.launch.leave(self.choice().settings if self._picked else None)
+        finally:
+            self.talk.close()
+        if self.launch.journal is not None and self.launch.syncs:
+            from atomic_agent.sync.background import at_exit
+
+            at_exit(self.launch.journal)
+        return self.launch.way_back(self.talk.facts.id) if self.talk.saved else None
+
+    def _new_engine(self) -> Engine:
+        return Engine(self.talk, clock=now_ms, tell=self._tell, patient=True)
