@@ -70,3 +70,15 @@ def test_every_proof_is_there() -> None:
         for path in (ROOT / "tests" / folder).glob("test_*.py")
     }
     assert numbered <= named
+
+
+def test_every_part_of_a_proof_is_there() -> None:
+    """Each file that docs/proofs.md names without its folder exists, and each test it names is in its file."""
+    page = (ROOT / "docs/proofs.md").read_text(encoding="utf-8")
+    files = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
+    for name in re.findall(r"`(?:\w+/)*(test_\w+\.py)`", page):
+        assert name in files, name
+    for name, parts in re.findall(r"`(?:\w+/)*(test_\w+\.py)` \(((?:`\w+`(?:, )?)+)\)", page):
+        tests = re.findall(r"def (test_\w+)", files[name].read_text(encoding="utf-8"))
+        for part in re.findall(r"`(\w+)`", parts):
+            assert any(part in test for test in tests), (name, part)

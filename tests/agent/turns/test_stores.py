@@ -109,6 +109,20 @@ def test_is_in_no_other_store(way: str, machine: Machine, monkeypatch: pytest.Mo
     assert machine.atomic("--session-dir", "another", "-c", "-p", "two").out.startswith("Answer 2: 1 user")
 
 
+def test_the_default_store_alone_syncs(
+    machine: Machine, flags: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    """Also when it is named by its path; `atomic status` says of any other that it never does."""
+    told = json.loads(machine.atomic("status", *flags, "--json").out)
+    assert told["sessions_sync"] == ("default by path" in request.node.name)
+    assert ("never sync" in machine.atomic("status", *flags).out) != told["sessions_sync"]
+    assert json.loads(
+        machine.atomic(
+            "status", "--session-store", machine.env["ATOMIC_HOME"] + "/workflows/journal.sqlite", "--json"
+        ).out
+    )["sessions_sync"]
+
+
 @pytest.mark.parametrize("way", ["folder", "sqlite", "prefixed", "atom"])
 def test_a_kill_in_mid_answer(way: str, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """kill -9 in any store: the session is as before, the prompt waits in that store, and is taken up there."""
