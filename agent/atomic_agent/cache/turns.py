@@ -62,10 +62,17 @@ def begin(
         _put(cache, turn, 0, name, session, begun.facts.project, msgspec.msgpack.encode(begun))
 
 
-def answer(cache: Cache, turn: str, part: int, name: str, session: int, project: str, said: Answered) -> None:
-    """Keep what the model has completed."""
+def answer(cache: Cache, turn: str, said: Answered) -> None:
+    """Keep what the model has completed of a turn that was begun."""
     with transaction(cache.connection):
-        _put(cache, turn, part, name, session, project, msgspec.msgpack.encode(said))
+        cache.connection.execute(
+            cache.sql(
+                "INSERT INTO {p}session_turns (turn, part, name, session, project, raw)"
+                " SELECT turn, max(part) + 1, name, session, project, ? FROM {p}session_turns WHERE turn = ?"
+                " GROUP BY turn"
+            ),
+            (squeezed(msgspec.msgpack.encode(said)), turn),
+        )
 
 
 def _put(cache: Cache, turn: str, part: int, name: str, session: int, project: str, raw: bytes) -> None:

@@ -194,9 +194,7 @@ class SqliteStore:
         turns.begin(self.cache, turn, claims.name_of(begun.facts), number, begun, instead=instead)
 
     def answer(self, turn: str, said: Answered) -> None:
-        flight = next(one for one in turns.pending(self.cache) if one.turn == turn)
-        facts, part = flight.begun.facts, len(flight.answered) + 1
-        turns.answer(self.cache, turn, part, flight.name, flight.session, facts.project, said)
+        turns.answer(self.cache, turn, said)
 
     def pending(self) -> list[InFlight]:
         found = []
