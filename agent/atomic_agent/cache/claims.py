@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
-from atomic_sessions.entry import Facts
+from atomic_sessions.ids import SessionKey
 
 
 class Process(Struct, frozen=True):
@@ -31,9 +31,9 @@ class Claim(Struct, frozen=True):
     since: int
 
 
-def name_of(facts: Facts) -> str:
+def name_of(session: SessionKey) -> str:
     """What claims and turns call a session, whether or not it has a row yet."""
-    return f"{facts.agent}/{facts.scope}/{facts.id}"
+    return f"{session.agent}/{session.scope}/{session.id}"
 
 
 def myself() -> Process:

@@ -366,20 +366,6 @@ def climb(cache: Cache, session: int, leaf: str | None) -> Iterator[Entry]:
         at = entry.parent
 
 
-def branch_ids(cache: Cache, session: int, leaf: str | None) -> set[str]:
-    """The ids of `branch`, without its lines."""
-    statement = cache.sql("SELECT parent FROM {p}session_entries WHERE session = ? AND id = ? AND loose = 0")
-    found: set[str] = set()
-    at = leaf
-    while at is not None and at not in found:
-        row = cache.connection.execute(statement, (session, at)).fetchone()
-        if row is None:
-            break
-        found.add(at)
-        at = row[0]
-    return found
-
-
 def one(cache: Cache, session: int, entry_id: str) -> Entry | None:
     """One entry by its id."""
     values = cache.connection.execute(

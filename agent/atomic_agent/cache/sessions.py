@@ -8,7 +8,7 @@ from msgspec import Struct
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
 from atomic_sessions.entry import Facts
-from atomic_sessions.errors import AmbiguousError, NotFoundError
+from atomic_sessions.errors import NotFoundError
 from atomic_sessions.formats.lines import plain
 from atomic_sessions.ids import PREFIX, UUID, SessionKey, wire_id
 
@@ -211,32 +211,6 @@ def listed(
         yield _row(values_)
 
 
-def find(cache: Cache, wanted: str, project: str) -> SessionRow:
-    """The session a person means: an exact id, or eight hex characters of a UUID (B8).
-
-    Looked for in the project first, then everywhere. NotFoundError, or AmbiguousError with the ids.
-    """
-    wanted = plain(wanted)
-    exact = _select(cache, "id = ?", (wanted,))
-    if exact:
-        return _one(exact, project, wanted)
-    if PREFIX.fullmatch(wanted):
-        pattern = wanted.lower()
-        matches = [
-            r for r in _select(cache, "substr(lower(id), 1, 8) = ?", (pattern,)) if UUID.fullmatch(r.id)
-        ]
-        if matches:
-            return _one(matches, project, wanted)
-    if any(sign in wanted for sign in ("/", "\\")) or wanted.endswith(".jsonl"):
-        raise NotFoundError(
-            "That is a path, not a session id.", "To bring a file in use: atomic --import FILE"
-        )
-    raise NotFoundError(
-        f"There is no session '{wanted[:64]}'.",
-        "Use the whole id or its first eight characters; see: atomic sessions --all",
-    )
-
-
 def _select(cache: Cache, condition: str, values: tuple[object, ...]) -> list[SessionRow]:
     rows = cache.connection.execute(
         cache.sql(f"SELECT {_COLUMNS} FROM {{p}}session_sessions WHERE deleted = 0 AND {condition} LIMIT 50"),
@@ -246,7 +220,7 @@ def _select(cache: Cache, condition: str, values: tuple[object, ...]) -> list[Se
 
 
 def matching(cache: Cache, wanted: str) -> list[SessionRow]:
-    """The sessions that `find` chooses from: whose id this is, or begins with these eight characters."""
+    """The sessions that may be meant by an id: whose id this is, or begins with these eight characters."""
     wanted = plain(wanted)
     exact = _select(cache, "id = ?", (wanted,))
     if not PREFIX.fullmatch(wanted):
@@ -273,23 +247,14 @@ def called(cache: Cache, session: str) -> str:
     return session[:8] if sharing(cache, session) == 1 else session
 
 
-def _one(rows: list[SessionRow], project: str, wanted: str) -> SessionRow:
-    local = [row for row in rows if row.project == project]
-    rows = local or rows
-    if len(rows) == 1:
-        return rows[0]
-    ids = ", ".join(f"{row.id} ({row.agent}, {row.messages} messages)" for row in rows)
-    raise AmbiguousError(f"'{wanted[:64]}' fits several sessions: {ids}.", "Give the whole id.")
-
-
-def children(cache: Cache, agent: str, parent: str) -> list[SessionRow]:
-    """The sub-agents' sessions of a session."""
+def children(cache: Cache, session: SessionKey, project: str) -> list[SessionRow]:
+    """The sub-agents' sessions of a session. Another project may have one of the same id, unless it is a UUID."""
     found = cache.connection.execute(
         cache.sql(
             f"SELECT {_COLUMNS} FROM {{p}}session_sessions"
-            " WHERE agent = ? AND parent = ? AND internal = 1 AND deleted = 0"
+            " WHERE agent = ? AND parent = ? AND internal = 1 AND deleted = 0 AND (? OR project = ?)"
         ),
-        (agent, parent),
+        (session.agent, session.id, UUID.fullmatch(session.id) is not None, project),
     )
     return [_row(values) for values in found]
 
@@ -318,14 +283,15 @@ def bury(cache: Cache, wire: bytes) -> int:
     """A session that the account knows to be dead, its sub-agents' with it; 1 when it lived here until
     now. Call inside a transaction."""
     found = cache.connection.execute(
-        cache.sql("SELECT key, deleted, agent, id FROM {p}session_sessions WHERE wire = ?"), (wire,)
+        cache.sql("SELECT key, deleted, agent, id, scope, project FROM {p}session_sessions WHERE wire = ?"),
+        (wire,),
     ).fetchone()
     if found is None:
         return 0
-    key, deleted, agent, identity = found
+    key, deleted, agent, identity, scope, project = found
     mark_deleted(cache, key)
     cache.connection.execute(cache.sql("UPDATE {p}session_sessions SET deleted = 2 WHERE key = ?"), (key,))
-    for child in children(cache, agent, identity):
+    for child in children(cache, SessionKey(agent, identity, scope), project):
         mark_deleted(cache, child.key)
     return int(not deleted)
 

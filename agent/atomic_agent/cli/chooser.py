@@ -14,6 +14,7 @@ from atomic_sessions.errors import UsageError
 
 PAGE = 15
 LABEL_COLUMNS = 60
+EVERY = 1 << 31
 
 
 def pick(store: Store, project: str, folder: str) -> Row | None:
@@ -40,7 +41,7 @@ def pick(store: Store, project: str, folder: str) -> Row | None:
         elif reply.isdecimal():
             say(f"There is no number {reply[:9]} in the list.")
         else:
-            hits = (hit.row for hit in store.search(reply, limit=200))
+            hits = (hit.row for hit in store.search(reply, limit=EVERY))
             found = (row for row in hits if not row.facts.internal and _is_near(row, project, folder))
             rows = shown = _page(store, found, 0)
             if not rows:

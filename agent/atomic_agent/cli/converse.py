@@ -12,6 +12,7 @@ from atomic_agent.cli.selection import busy, chosen, imported, opened, tools_of
 from atomic_agent.cli.storage import Launch, launched
 from atomic_agent.cli.terminal import now_ms, say
 from atomic_agent.cli.trust import store_arguments
+from atomic_agent.stores import marks
 from atomic_agent.turns import opening
 from atomic_agent.turns.choice import EFFORTS
 from atomic_agent.turns.conversation import Conversation
@@ -85,10 +86,13 @@ def run(options: argparse.Namespace) -> int:
         options.source is not None and prompt is None and options.mode != "rpc" and not sys.stdin.isatty()
     )
     with launched(options, ask=prompt is None and options.mode != "rpc") as launch:
-        if opening.settle(launch.store):
+        if opening.settle(launch.store, say):
             say("An answer that was complete when its program was killed has been saved.")
         if importing and launch.keeps:
-            print(imported(launch.store, options.source).facts.id)
+            row = imported(launch.store, options.source)
+            if options.name:
+                marks.rename(launch.store, row.key, options.name, now_ms())
+            print(row.facts.id)
             return 0
         talk = opened(launch, options)
         if talk is None:
@@ -153,6 +157,8 @@ def _one_turn(launch: Launch, talk: Conversation, options: argparse.Namespace, p
     held = talk.claim(now_ms(), force=options.take_over)
     if held is not None:
         raise busy(held)
+    if options.name:
+        talk.rename(options.name, now_ms())
     if prompt is None:
         waiting = next(flight for flight in launch.store.pending() if flight.turn == talk.in_flight)
         prompt = waiting.begun.prompt
@@ -169,8 +175,8 @@ def _one_turn(launch: Launch, talk: Conversation, options: argparse.Namespace, p
         raise
     finally:
         talk.close()
-    launch.keep_picks(choice.settings)
     answer.closed(talk, turn)
+    launch.keep_picks(choice.settings)
     if launch.journal is not None and launch.syncs:
         from atomic_agent.sync.background import after_turn, at_exit
 

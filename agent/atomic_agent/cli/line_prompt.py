@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from atomic_agent.cli.answers import TextAnswer
-from atomic_agent.cli.selection import interrupted
+from atomic_agent.cli.selection import fresh, interrupted
 from atomic_agent.cli.sitting import Sitting
 from atomic_agent.cli.storage import Launch
 from atomic_agent.cli.terminal import age, now_ms, one_line, safe, say
@@ -42,6 +42,9 @@ class LinePrompt:
         if not self._claimed():
             return 0
         go_on = self._offered()
+        if go_on is None:
+            return 0
+        self._sitting.name()
         choice = self._sitting.choice()
         if choice.endpoint is None:
             say(str(no_key()))
@@ -91,10 +94,12 @@ class LinePrompt:
         return True
 
     def _forked(self) -> Conversation:
+        if not self.talk.saved:
+            return fresh(self.launch.store, str(Path.cwd()), now_ms())
         return opening.resume(self.launch.store, self.talk.key, str(Path.cwd()), now_ms(), fork=True)
 
-    def _offered(self) -> str:
-        """Offer the turn a kill interrupted: its prompt to go on with, or empty (A1)."""
+    def _offered(self) -> str | None:
+        """Offer the turn a kill interrupted: its prompt to go on with, or empty (A1); None to leave."""
         for turn in interrupted(self.talk, self.options):
             since = age(turn.begun.at, now_ms())
             say(f"This turn was interrupted {'just now' if since == 'now' else since + ' ago'}:")
@@ -102,7 +107,7 @@ class LinePrompt:
             match self._ask("[g]o on with it, [d]rop it, or Enter to leave it for later: "):
                 case "g":
                     self._sitting.replace(opening.again(self.launch.store, turn, str(Path.cwd()), now_ms()))
-                    return turn.begun.prompt if self._claimed() else ""
+                    return turn.begun.prompt if self._claimed() else None
                 case "d":
                     self.launch.store.drop(turn.turn)
                     self._next = turn.begun.prompt
@@ -116,7 +121,7 @@ class LinePrompt:
             self._answer.broken()
             say("Cancelled; nothing was saved.")
             # The person ended the turn and has the prompt back, so no later open offers it again.
-            self._sitting.drop_interrupted()
+            self.talk.roll_back()
             self._next = prompt
         except AtomicError as error:
             self._answer.broken()

@@ -57,6 +57,7 @@ class Rpc:
         held = self._sitting.talk.claim(now_ms(), force=self._sitting.options.take_over)
         if held is not None:
             raise busy(held)
+        self._sitting.name()
         _emit({"type": "ready", **self._state()})
         threading.Thread(target=self._read, daemon=True).start()
         try:

@@ -53,11 +53,7 @@ def check(options: argparse.Namespace) -> None:
     if options.no_session and (options.resume_interrupted or options.drop_interrupted):
         raise UsageError("With --no-session there is no turn to take up.")
     if options.session_id is not None and not CUSTOM_ID.fullmatch(options.session_id):
-        raise UsageError(
-            "A session id holds letters, digits, dots, dashes and underscores, and begins and ends with a letter or"
-            " digit.",
-            "Choose another id.",
-        )
+        raise opening.bad_id()
 
 
 def opened(launch: Launch, options: argparse.Namespace) -> Conversation | None:
@@ -67,8 +63,6 @@ def opened(launch: Launch, options: argparse.Namespace) -> Conversation | None:
     if found is None:
         return None
     talk, row = found
-    if options.name:
-        talk.rename(options.name, now)
     if row is not None and not talk.saved:
         what = "A copy of" if row.facts.agent == AGENT else f"The {row.facts.agent} session"
         say(f"{what} '{one_line(row.label)[:60]}' goes on here as a new session, {talk.facts.id}.")
@@ -84,7 +78,7 @@ def _selected(
         row = _newest(launch, project, cwd)
         if row is None:
             say(f"There is no session of {display(project, Path(cwd).name)} yet; this is a new one.")
-            return _fresh(store, cwd, now), None
+            return fresh(store, cwd, now), None
     elif options.pick:
         from atomic_agent.cli.chooser import pick
 
@@ -101,14 +95,14 @@ def _selected(
         if exact is None:
             if options.session_id is not None:
                 say(f"There is no session '{options.session_id}' in this project yet; this is a new one.")
-            return _fresh(store, cwd, now, options.session_id or ""), None
+            return fresh(store, cwd, now, options.session_id or ""), None
         row = exact
     if options.fork is not None:
         return opening.forked(store, row.key, cwd, now, options.session_id or ""), row
     return opening.resume(store, row.key, cwd, now), row
 
 
-def _fresh(store: Store, cwd: str, now: int, session: str = "") -> Conversation:
+def fresh(store: Store, cwd: str, now: int, session: str = "") -> Conversation:
     """A new session; of a workflow's stage where its parent process says so (B22)."""
     stage = from_environment(os.environ.get(VARIABLE))
     return opening.fresh(store, cwd, now, session=session, stage=stage)

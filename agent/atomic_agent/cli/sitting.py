@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from atomic_agent.cli.selection import ToolSet, chosen, interrupted, tools_of
+from atomic_agent.cli.selection import ToolSet, busy, chosen, fresh, interrupted, tools_of
 from atomic_agent.cli.storage import Launch
 from atomic_agent.cli.terminal import now_ms
 from atomic_agent.turns import opening
@@ -15,7 +15,8 @@ from atomic_agent.turns.choice import EFFORTS, Choice, known
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.engine import Engine, Turn
 from atomic_agent.turns.providers.port import Event, Notice
-from atomic_sessions.errors import UsageError
+from atomic_sessions.context import Settings
+from atomic_sessions.errors import AtomicError, UsageError
 
 
 class Sitting:
@@ -44,7 +45,8 @@ class Sitting:
         return tools_of(self.talk, self.options)
 
     def turn(self, prompt: str) -> Turn:
-        """One turn. Raises ProviderError, StoreWriteError, KeyboardInterrupt with nothing entered."""
+        """One turn. Raises ProviderError, StoreWriteError, KeyboardInterrupt with nothing entered; when it returns the
+        turn is saved, and its picks are."""
         self._place()
         choice = self.choice()
         turn = self._engine.run(choice, prompt, self.tools().recorded)
@@ -57,31 +59,50 @@ class Sitting:
         return turn
 
     def _place(self) -> None:
-        """Choose the store again before a new conversation is first saved (B6)."""
+        """Choose the store again before a new conversation is first saved (B6). A turn of it that failed is said
+        again now, so it waits nowhere."""
         talk = self.talk
-        if talk.saved or talk.in_flight or talk.unsaved or talk.source or talk.owes:
+        if talk.saved or talk.unsaved or talk.source or talk.owes:
             return
-        talk.close()
-        if self.launch.reselect():
-            self._tell(Notice(f"This conversation is kept in {self.launch.store.name}."))
-            self.talk = opening.fresh(self.launch.store, str(Path.cwd()), now_ms(), session=talk.facts.id)
+        talk.roll_back()
+        if not self.launch.reselect(talk.close):
+            return
+        store, cwd = self.launch.store, str(Path.cwd())
+        self._tell(Notice(f"This conversation is kept in {store.name}."))
+        there = opening.exact(store, talk.facts.id, store.project_of(cwd))
+        if there is not None:
+            self.talk = opening.resume(store, there.key, cwd, now_ms())
+        else:
+            self.talk = fresh(store, cwd, now_ms(), talk.facts.id)
+        if talk.new_name:
             self.talk.rename(talk.new_name, now_ms())
-            self._engine = self._new_engine()
-        self.talk.claim(now_ms())
+        self._engine = self._new_engine()
+        self._claim()
 
     def begin_anew(self) -> None:
         """A new session, in the store that is chosen by now."""
-        self.talk.close()
-        self.launch.reselect()
-        self.talk = opening.fresh(self.launch.store, str(Path.cwd()), now_ms())
+        if not self.launch.reselect(self.talk.close):
+            self.talk.close()
+        self.talk = fresh(self.launch.store, str(Path.cwd()), now_ms())
         self._engine = self._new_engine()
-        self.talk.claim(now_ms())
+        self._claim()
+
+    def _claim(self) -> None:
+        held = self.talk.claim(now_ms())
+        if held is not None:
+            raise busy(held)
 
     def replace(self, talk: Conversation) -> None:
         """Go on in another conversation of this store, which is still to be claimed."""
         self.talk.close()
         self.talk = talk
         self._engine = self._new_engine()
+
+    def name(self) -> None:
+        """Give the session the name that the command line has for it, once it is ours."""
+        if self.options.name:
+            self.talk.rename(self.options.name, now_ms())
+            self.options.name = None
 
     def drop_interrupted(self) -> list[str]:
         """Forget the turns that wait here; their prompts."""
@@ -104,7 +125,7 @@ class Sitting:
     def leave(self) -> str | None:
         """Save what a failing disk would not take, and the picks; the command to come back with."""
         try:
-            self.launch.leave(self.choice().settings if self._picked else None)
+            self.launch.leave(self._picks() if self._picked else None)
         finally:
             self.talk.close()
         if self.launch.journal is not None and self.launch.syncs:
@@ -112,6 +133,14 @@ class Sitting:
 
             at_exit(self.launch.journal)
         return self.launch.way_back(self.talk.facts.id) if self.talk.saved else None
+
+    def _picks(self) -> Settings:
+        """What was picked, whether or not its provider can be asked now."""
+        try:
+            return self.choice().settings
+        except AtomicError:
+            options = self.options
+            return Settings(options.provider, options.model, options.effort)
 
     def _new_engine(self) -> Engine:
         return Engine(self.talk, clock=now_ms, tell=self._tell, patient=True)

@@ -5,11 +5,11 @@ import os
 
 from atomic_agent.cache import outbox
 from atomic_agent.cli.terminal import age, emit_json, now_ms
-from atomic_agent.cli.trust import placement, store_arguments
-from atomic_agent.config.selection import CacheSelection
+from atomic_agent.cli.trust import flags_of, placement, store_arguments
 from atomic_agent.keys import sources
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import Journal, open_journal
+from atomic_agent.stores.opening import is_default
 from atomic_agent.sync.run import LAST_SYNC
 from atomic_sessions.clock import iso
 
@@ -20,11 +20,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    chosen = placement(options, os.environ, ask=False).sessions
+    chosen = placement(flags_of(options), os.environ, ask=False, approve=options.trust).sessions
     with open_journal(home()) as journal:
         found = facts(journal)
     found["sessions_go_to"] = chosen.source
-    found["sessions_sync"] = isinstance(chosen.selection, CacheSelection)
+    found["sessions_sync"] = is_default(chosen.selection, home())
     if options.json:
         emit_json(found)
         return 0

@@ -4,11 +4,11 @@ conversation is saved (B6, B11). Knows no command.
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from atomic_agent.cli.terminal import Progress, now_ms, say, welcome
-from atomic_agent.cli.trust import placement
+from atomic_agent.cli.trust import flags_of, placement
 from atomic_agent.config import way_back
 from atomic_agent.config.selection import MemorySelection, Selection
 from atomic_agent.locations import home
@@ -16,16 +16,18 @@ from atomic_agent.stores.journal import Journal
 from atomic_agent.stores.opening import Opened, open_store
 from atomic_agent.stores.port import Store
 from atomic_sessions.context import Settings
-from atomic_sessions.errors import StoreWriteError
+from atomic_sessions.errors import AtomicError
 
 
 class Launch:
     """The open store of one process. `options` are those it was chosen by."""
 
     def __init__(self, options: argparse.Namespace, *, ask: bool) -> None:
-        self._options = options
+        self._flags = flags_of(options)
         self._line = Progress()
-        self._opened = self._open(placement(options, os.environ, ask=ask).sessions.selection)
+        approve = getattr(options, "trust", False)
+        placed = placement(self._flags, os.environ, ask=ask, approve=approve)
+        self._opened = self._open(placed.sessions.selection)
 
     @property
     def store(self) -> Store:
@@ -46,14 +48,19 @@ class Launch:
         """True when what is saved travels to other machines: the default store, on a machine with an account."""
         return self.journal is not None and self.journal.secrets.membership is not None
 
-    def reselect(self) -> bool:
+    def reselect(self, leave: Callable[[], None]) -> bool:
         """Choose again, as before a new conversation is saved: settings or trust may say something else by now.
-        True when this is another store, which is open then; the former is closed."""
-        quiet = placement(self._options, os.environ, ask=False, tell=lambda _: None)
-        selection = quiet.sessions.selection
-        if selection == self._opened.selection:
+        True when this is another store, which is open then; the former is closed after `leave` was called, to let go
+        of what is open in it. Whatever is raised before that leaves everything as it was."""
+        placed = placement(self._flags, os.environ, ask=False, tell=lambda _: None)
+        if placed.sessions.selection == self._opened.selection:
             return False
-        opened = self._open(selection)
+        opened = self._open(placed.sessions.selection)
+        try:
+            leave()
+        except BaseException:
+            opened.close()
+            raise
         self._opened.close()
         self._opened = opened
         return True
@@ -76,15 +83,19 @@ class Launch:
         if self.keeps:
             try:
                 picks.save(home(), found)
-            except StoreWriteError as error:
+            except AtomicError as error:
                 say(f"What was picked is not remembered: {error}")
         self._opened.tell(say)
 
     def leave(self, found: Settings | None) -> None:
         """At a clean exit: save what was picked since the last turn, if anything was (A7)."""
-        if found is not None:
+        if found is None:
+            return
+        try:
             self._opened.save_picks(found)
-            self.keep_picks(found)
+        except AtomicError as error:
+            say(f"What was picked is not remembered: {error}")
+        self.keep_picks(found)
 
     def close(self) -> None:
         self._opened.close()

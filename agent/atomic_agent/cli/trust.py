@@ -92,15 +92,11 @@ def store_arguments(parser: argparse.ArgumentParser) -> None:
     add("--trust", action="store_true", help="let this project's settings choose the store, from now on")
 
 
-def placement(
-    options: argparse.Namespace, environ: Mapping[str, str], *, ask: bool, tell: Callable[[str], None] = say
-) -> Placement:
-    """Where this launch keeps sessions and runs. With `ask` a person at the terminal is asked once whether
-    the project's settings may say so; the answer holds for this launch already. `tell` is what is said through."""
-    at = home()
-    folders = launch.folders_of(at, Path.cwd())
+def flags_of(options: argparse.Namespace) -> Flags:
+    """The store flags of a command line. What --storage-file names is read here, once: it may be a pipe."""
     named = getattr(options, "storage_file", None)
-    flags = Flags(
+    folders = launch.folders_of(home(), Path.cwd())
+    return Flags(
         getattr(options, "no_session", False),
         getattr(options, "session_dir", None),
         getattr(options, "session_store", None),
@@ -108,13 +104,27 @@ def placement(
         getattr(options, "storage", None),
         None if named is None else launch.read_storage_file(named, folders),
     )
+
+
+def placement(
+    flags: Flags,
+    environ: Mapping[str, str],
+    *,
+    ask: bool,
+    approve: bool = False,
+    tell: Callable[[str], None] = say,
+) -> Placement:
+    """Where this launch keeps sessions and runs. With `ask` a person at the terminal is asked once whether the
+    project's settings may say so, `approve` is that yes; it holds for this launch already. `tell` is what is said
+    through."""
+    at = home()
     return launch.placement(
         at,
-        folders,
+        launch.folders_of(at, Path.cwd()),
         flags,
         environ,
         now=now_ms(),
-        approve=getattr(options, "trust", False),
+        approve=approve,
         agrees=_agrees if ask else None,
         tell=lambda text: tell(safe(text)),
     )

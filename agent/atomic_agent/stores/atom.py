@@ -168,9 +168,9 @@ class AtomStore:
                 atom_record.path(self.path).unlink(missing_ok=True)
             for flight in jsonl_turns.pending(self._side):
                 facts = flight.begun.facts
-                if session in {flight.source, SessionKey(facts.agent, facts.id, facts.scope)}:
+                if session in {flight.source, facts.key}:
                     jsonl_turns.drop(self._side, flight.turn)
-            jsonl_claims.forget(self._side, _name(session))
+            jsonl_claims.forget(self._side, claims.name_of(session))
             self._held = None
 
     def append(self, session: SessionKey, entries: Sequence[Entry], *, done: Iterable[str] = ()) -> None:
@@ -209,16 +209,16 @@ class AtomStore:
             self._refuse("other branches")
 
     def holder(self, session: SessionKey) -> Claim | None:
-        return jsonl_claims.holder(self._side, _name(session), self._me)
+        return jsonl_claims.holder(self._side, claims.name_of(session), self._me)
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         with self._writing():
-            return jsonl_claims.take(self._side, _name(session), self._me, now, force=force)
+            return jsonl_claims.take(self._side, claims.name_of(session), self._me, now, force=force)
 
     def release(self, session: SessionKey) -> None:
         if self._side.exists():
             with self._writing():
-                jsonl_claims.release(self._side, _name(session), self._me)
+                jsonl_claims.release(self._side, claims.name_of(session), self._me)
 
     def begin(
         self, turn: str, source: SessionKey | None, begun: Begun, *, instead: Iterable[str] = ()
@@ -314,7 +314,3 @@ def _looks(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _name(session: SessionKey) -> str:
-    return claims.name_of(Facts(session.agent, session.id, session.scope, "", "", 0))

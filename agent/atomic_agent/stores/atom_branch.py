@@ -33,7 +33,7 @@ class Branch(Struct, frozen=True):
 
     @property
     def key(self) -> SessionKey:
-        return SessionKey(self.facts.agent, self.facts.id, self.facts.scope)
+        return self.facts.key
 
     @property
     def leaf(self) -> str | None:

@@ -45,12 +45,21 @@ def open_driver(selection: DriverSelection, environ: Mapping[str, str]) -> Store
         raise StoreUnavailableError(
             f"The driver '{name}' failed with {type(error).__name__}.", "See the driver's manual."
         ) from None
-    if store.syncs or store.flags != flags:
-        store.close()
+    if not _keeps_to_the_port(store, flags):
         raise StoreUnavailableError(
             f"The driver '{name}' does not keep to what a store has to do.", "Ask its author for a newer one."
         )
     return store
+
+
+def _keeps_to_the_port(store: Any, flags: tuple[str, ...]) -> bool:  # another's code may return anything
+    """What can be told without using it; a store that does not is closed, if it can be."""
+    if getattr(store, "syncs", True) or getattr(store, "flags", None) != flags:
+        close = getattr(store, "close", None)
+        if callable(close):
+            close()
+        return False
+    return True
 
 
 def installed() -> list[str]:

@@ -55,7 +55,7 @@ class EarlierStore(SqliteStore):
         self._here: set[SessionKey] = set()
 
     def create(self, facts: Facts, lines: Iterable[Entry] = (), *, done: Iterable[str] = ()) -> Row:
-        if SessionKey(facts.agent, facts.id, facts.scope) in self._files.sessions():
+        if facts.key in self._files.sessions():
             raise taken(facts)
         return super().create(facts, lines, done=done)
 

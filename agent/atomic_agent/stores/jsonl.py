@@ -151,7 +151,7 @@ class JsonlStore:
                 facts = flight.begun.facts
                 if session in {flight.source, facts.key}:
                     jsonl_turns.drop(self.folder, flight.turn)
-            jsonl_claims.forget(self.folder, _name(session))
+            jsonl_claims.forget(self.folder, claims.name_of(session))
         self._opened.pop(session, None)
 
     def append(self, session: SessionKey, entries: Sequence[Entry], *, done: Iterable[str] = ()) -> None:
@@ -202,16 +202,16 @@ class JsonlStore:
             jsonl_append.append(self.folder, index.path, _joined([_leaf_line(leaf, self._clock())]))
 
     def holder(self, session: SessionKey) -> Claim | None:
-        return jsonl_claims.holder(self.folder, _name(session), self._me)
+        return jsonl_claims.holder(self.folder, claims.name_of(session), self._me)
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         with writing(self.folder):
-            return jsonl_claims.take(self.folder, _name(session), self._me, now, force=force)
+            return jsonl_claims.take(self.folder, claims.name_of(session), self._me, now, force=force)
 
     def release(self, session: SessionKey) -> None:
         if self.folder.exists():
             with writing(self.folder):
-                jsonl_claims.release(self.folder, _name(session), self._me)
+                jsonl_claims.release(self.folder, claims.name_of(session), self._me)
 
     def begin(
         self, turn: str, source: SessionKey | None, begun: Begun, *, instead: Iterable[str] = ()
@@ -277,10 +277,6 @@ class JsonlStore:
     def _drop(self, turns: Iterable[str]) -> None:
         for turn in turns:
             jsonl_turns.drop(self.folder, turn)
-
-
-def _name(session: SessionKey) -> str:
-    return claims.name_of(Facts(session.agent, session.id, session.scope, "", "", 0))
 
 
 def _is_known(index: Index, entry: Entry) -> bool:

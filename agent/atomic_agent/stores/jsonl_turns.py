@@ -37,9 +37,12 @@ def begin(folder: Path, turn: str, source: SessionKey | None, begun: Begun) -> N
 
 
 def answer(folder: Path, turn: str, said: Answered) -> None:
-    """Keep what a model has completed on the disk."""
+    """Keep what a model has completed on the disk; nothing of a turn that was dropped."""
     line = msgspec.json.encode(said) + b"\n"
-    handle = open_for(side_path(folder, turn, ENDING), os.O_RDWR | os.O_APPEND)
+    try:
+        handle = open_for(side_path(folder, turn, ENDING), os.O_RDWR | os.O_APPEND)
+    except FileNotFoundError:
+        return
     try:
         size = os.fstat(handle).st_size
         try:

@@ -164,8 +164,9 @@ class MemoryStore:
         self._turns[turn] = InFlight(turn, source, begun, [])
 
     def answer(self, turn: str, said: Answered) -> None:
-        flight = self._turns[turn]
-        self._turns[turn] = msgspec.structs.replace(flight, answered=[*flight.answered, said])
+        flight = self._turns.get(turn)
+        if flight is not None:
+            self._turns[turn] = msgspec.structs.replace(flight, answered=[*flight.answered, said])
 
     def pending(self) -> list[InFlight]:
         return sorted(self._turns.values(), key=lambda flight: (flight.begun.at, flight.turn))

@@ -158,7 +158,8 @@ def _default(
 
     journal = open_journal(home)
     store = SqliteStore(journal.cache, syncs=True)
-    if earlier is not None and earlier.is_dir():
+    # A folder that may not be looked into counts as none.
+    if earlier is not None and os.path.isdir(earlier):  # noqa: PTH112
         from atomic_agent.stores.earlier import EarlierStore
 
         store = EarlierStore(
@@ -180,13 +181,25 @@ def _sqlite(selection: Selection, home: Home, path: Path, prefix: str) -> Opened
 
     with open_journal(home) as journal:
         key, made_key = journal.key, journal.new_key
+    if is_default(selection, home):
+        found = _default(selection, home, lambda: 0, None, lambda done, total: None)
+        found.made_key = made_key
+        return found
     if _same(path, home.cache):
-        if not prefix:
-            return _default(selection, home, lambda: 0, None, lambda done, total: None)
         store = SqliteStore(Cache.open(home.cache, key, home.keyinfo, prefix=prefix))
     else:
         store = open_sqlite(path, key, prefix)
     return Opened(store, selection, made_key=made_key)
+
+
+def is_default(selection: Selection, home: Home) -> bool:
+    """True for the one store that syncs, also when another path leads to its file (B1)."""
+    match selection:
+        case CacheSelection():
+            return True
+        case SqliteSelection(path, ""):
+            return _same(Path(path), home.cache)
+    return False
 
 
 def _same(path: Path, other: Path) -> bool:

@@ -102,7 +102,8 @@ class Store(Protocol):
         a beginning; "quoted words" are a phrase."""
 
     def delete(self, session: SessionKey) -> None:
-        """Take a session away, with what is in flight for it."""
+        """Take a session away, with what is in flight for it; where sub-agents' sessions are captured with it, they
+        go too."""
 
     # Entries of a session.
 
@@ -146,7 +147,7 @@ class Store(Protocol):
         """Keep a prompt before it is sent, outside the session; `instead` are the turns it takes the place of."""
 
     def answer(self, turn: str, said: Answered) -> None:
-        """Keep what a model has completed of a turn."""
+        """Keep what a model has completed of a turn; nothing when somebody dropped that turn meanwhile."""
 
     def pending(self) -> list[InFlight]:
         """The turns that were begun and neither entered nor dropped, oldest first."""

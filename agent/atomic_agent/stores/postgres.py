@@ -64,7 +64,7 @@ class PostgresStore:
         return False
 
     def create(self, facts: Facts, entries: Iterable[Entry] = (), *, done: Iterable[str] = ()) -> Row:
-        session = SessionKey(facts.agent, facts.id, facts.scope)
+        session = facts.key
         view = _viewer(facts)
         moved: Moved = None
         with self.database.transaction():

@@ -64,7 +64,7 @@ def make(database: Database, facts: Facts) -> int | None:
     """The number of a new session; None when there is one of its identity."""
     found = database.one(
         _NEW,
-        identity(SessionKey(facts.agent, facts.id, facts.scope)),
+        identity(facts.key),
         kept(facts.agent),
         kept(facts.id),
         kept(facts.scope),

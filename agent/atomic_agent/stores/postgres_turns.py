@@ -10,8 +10,6 @@ from atomic_agent.cache.turns import Answered, Begun
 from atomic_agent.stores.port import InFlight
 from atomic_agent.stores.postgres_connection import Database
 from atomic_agent.stores.postgres_text import identity, kept, said
-from atomic_sessions.entry import Facts
-from atomic_sessions.errors import NotFoundError
 from atomic_sessions.ids import SessionKey
 
 
@@ -39,7 +37,7 @@ def begin(
     database.run(
         _PUT,
         kept(turn),
-        identity(SessionKey(facts.agent, facts.id, facts.scope)),
+        identity(facts.key),
         None if source is None else identity(source),
         _packed(Opening(source, begun)),
     )
@@ -54,10 +52,9 @@ _ADD = (
 
 
 def answer(database: Database, turn: str, part: Answered) -> None:
-    """Keep what a model completed; inside a transaction."""
-    if database.one(_THERE, kept(turn)) is None:
-        raise NotFoundError("The turn is in flight no longer.", "Say it again.")
-    database.run(_ADD, kept(turn), _packed(part))
+    """Keep what a model completed, nothing of a turn that was dropped; inside a transaction."""
+    if database.one(_THERE, kept(turn)) is not None:
+        database.run(_ADD, kept(turn), _packed(part))
 
 
 _ALL = 'SELECT turn, part, body FROM "{p}session_turns" ORDER BY turn, part'
@@ -110,7 +107,7 @@ def holder(database: Database, session: SessionKey, me: Process) -> Claim | None
     process = Process(said(found["host"]), found["pid"], said(found["started"]))
     if process == me or not alive(process, me.host):
         return None
-    return Claim(name_of(Facts(session.agent, session.id, session.scope, "", "", 0)), process, found["since"])
+    return Claim(name_of(session), process, found["since"])
 
 
 # A row that is not there yet cannot be locked.

@@ -180,7 +180,9 @@ def _mend(
         found = Salvaged(certain=False)
         if not readable:
             _confirm_key(home, key)
-            agree("Nothing of this cache can be read: its first pages are broken. Set it aside and begin anew?")
+            agree(
+                "Nothing of this cache can be read: its first pages are broken. Set it aside and begin anew?"
+            )
         with Cache.open(made, key, home.keyinfo) as new:
             if readable:
                 old = Damaged(copy, key, home.keyinfo, pages=_pages(handle))

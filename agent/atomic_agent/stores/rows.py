@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from atomic_agent.cache.digest import Digest
+from atomic_agent.config.way_back import quoted
 from atomic_sessions.clock import Order, tag
 from atomic_sessions.entry import Entry, Facts, View
 from atomic_sessions.errors import AmbiguousError, NotFoundError, SessionExistsError
@@ -145,7 +146,7 @@ def taken(facts: Facts) -> SessionExistsError:
     """A session whose id is in its project already."""
     return SessionExistsError(
         f"The session {facts.id or '(empty id)'} is here already; nothing was replaced.",
-        f"Open it: atomic --session '{facts.id}'",
+        f"Open it in this store with: --session {quoted(facts.id)}",
     )
 
 

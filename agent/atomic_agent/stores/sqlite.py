@@ -21,7 +21,7 @@ from atomic_agent.config.spelling import check_prefix
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.stores import folders
 from atomic_agent.stores.port import InFlight
-from atomic_agent.stores.rows import Hit, Moved, Row, moved_by, not_there, taken
+from atomic_agent.stores.rows import Hit, Moved, Row, choose, moved_by, not_there, taken
 from atomic_sessions.entry import Entry, Facts
 from atomic_sessions.errors import SessionExistsError
 from atomic_sessions.formats.agents import viewer
@@ -106,7 +106,7 @@ class SqliteStore:
         return _row(self._there(session))
 
     def find(self, wanted: str, project: str) -> Row:
-        return _row(sessions.find(self.cache, wanted, project))
+        return choose([_row(found) for found in sessions.matching(self.cache, wanted)], wanted, project)
 
     def listed(
         self,
@@ -134,7 +134,7 @@ class SqliteStore:
     def delete(self, session: SessionKey) -> None:
         with transaction(self.cache.connection):
             row = self._there(session)
-            for one in [row, *sessions.children(self.cache, row.agent, row.id)]:
+            for one in [row, *sessions.children(self.cache, session, row.project)]:
                 if one.wire is not None:
                     outbox.rewind_waiting(self.cache, one.wire, self.cache.writer)
                 sessions.mark_deleted(self.cache, one.key)
@@ -175,23 +175,23 @@ class SqliteStore:
             leaves.move(self.cache, row.key, leaf)
 
     def holder(self, session: SessionKey) -> Claim | None:
-        return claims.holder(self.cache, _name(session), self._me)
+        return claims.holder(self.cache, claims.name_of(session), self._me)
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         claims.sweep(self.cache, self._me)
         row = sessions.by_key(self.cache, session)
         number = row.key if row is not None else 0
-        return claims.take(self.cache, _name(session), number, self._me, now, force=force)
+        return claims.take(self.cache, claims.name_of(session), number, self._me, now, force=force)
 
     def release(self, session: SessionKey) -> None:
-        claims.release(self.cache, _name(session), self._me)
+        claims.release(self.cache, claims.name_of(session), self._me)
 
     def begin(
         self, turn: str, source: SessionKey | None, begun: Begun, *, instead: Iterable[str] = ()
     ) -> None:
         row = sessions.by_key(self.cache, source) if source is not None else None
         number = row.key if row is not None else 0
-        turns.begin(self.cache, turn, claims.name_of(begun.facts), number, begun, instead=instead)
+        turns.begin(self.cache, turn, claims.name_of(begun.facts.key), number, begun, instead=instead)
 
     def answer(self, turn: str, said: Answered) -> None:
         turns.answer(self.cache, turn, said)
@@ -224,10 +224,6 @@ class SqliteStore:
     def _forget(self, done: Iterable[str]) -> None:
         for turn in done:
             turns.clear(self.cache, turn)
-
-
-def _name(session: SessionKey) -> str:
-    return claims.name_of(Facts(session.agent, session.id, session.scope, "", "", 0))
 
 
 def _row(found: SessionRow) -> Row:

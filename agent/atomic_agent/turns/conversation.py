@@ -177,7 +177,10 @@ class Draft:
         ):
             return True
         holder = talk.key if talk.saved else talk.source if talk.whole else None
-        return holder is not None and talk.store.entry(holder, identity) is not None
+        try:
+            return holder is not None and talk.store.entry(holder, identity) is not None
+        except NotFoundError:
+            return False  # deleted meanwhile: entering says so
 
 
 def enter(
@@ -193,7 +196,8 @@ def enter(
     a copy. NotFoundError when the session was deleted meanwhile."""
     done = [turn for turn in done if turn]
     if not saved:
-        before = store.read(copied) if copied is not None else iter(())
+        there = copied is not None and store.get(copied) is not None
+        before = store.read(copied) if copied is not None and there else iter(())
         try:
             store.create(facts, chain(before, lines), done=done)
         except SessionExistsError:

@@ -5,9 +5,11 @@ Writes only what a dead process had completed (`settle`), and what a store does 
 """
 
 import secrets
+from collections.abc import Callable
 
 import msgspec
 
+from atomic_agent.config.way_back import quoted
 from atomic_agent.projects import display
 from atomic_agent.stores.port import InFlight, Store
 from atomic_agent.stores.rows import Row
@@ -17,18 +19,28 @@ from atomic_agent.turns.history import History, load
 from atomic_sessions import compose
 from atomic_sessions.context import Settings, settings
 from atomic_sessions.entry import Facts
-from atomic_sessions.errors import NotFoundError, SessionExistsError
+from atomic_sessions.errors import (
+    AmbiguousError,
+    AtomicError,
+    NotFoundError,
+    SessionExistsError,
+    UsageError,
+)
 from atomic_sessions.formats.internal import marked
 from atomic_sessions.formats.upgrade import Marking, marking, members
-from atomic_sessions.ids import SessionKey, session_key
+from atomic_sessions.ids import CUSTOM_ID, SessionKey, session_key
 
 
-def settle(store: Store) -> int:
-    """Enter turns whose answer was complete when their process died; returns how many."""
+def settle(store: Store, tell: Callable[[str], None] = lambda _: None) -> int:
+    """Enter turns whose answer was complete when their process died; returns how many. One that the store does not
+    take now waits on, which `tell` is told."""
     count = 0
     for flight in store.pending():
         if flight.complete and store.holder(flight.begun.facts.key) is None:
-            count += _entered(store, flight)
+            try:
+                count += _entered(store, flight)
+            except AtomicError as error:
+                tell(f"A complete answer from before still waits to be saved: {error}")
     return count
 
 
@@ -77,18 +89,25 @@ def exact(store: Store, session: str, project: str) -> Row | None:
     key = session_key(AGENT, session, project)
     if store.deleted(key):
         raise NotFoundError(f"The session '{session}' was deleted and stays deleted.", "Choose another id.")
+    own = store.get(key)
+    if own is None:
+        return _of_another_agent(store, session, project)
+    if own.facts.project != project:
+        raise SessionExistsError(
+            f"The session '{session}' belongs to another project, {display(own.facts.project)}.",
+            f"Open it there, or here with: --session {quoted(session)}",
+        )
+    return own
+
+
+def _of_another_agent(store: Store, session: str, project: str) -> Row | None:
     try:
         row = store.find(session, project)
+    except AmbiguousError:
+        raise
     except NotFoundError:
         return None
-    if row.facts.id != session:
-        return None
-    if row.facts.project != project and row.key == key:
-        raise SessionExistsError(
-            f"The session '{session}' belongs to another project, {display(row.facts.project)}.",
-            f"Open it there, or here: atomic --session {session}",
-        )
-    return row if row.facts.project == project else None
+    return row if row.facts.id == session and row.facts.project == project else None
 
 
 def resume(
@@ -112,12 +131,22 @@ def resume(
 
 def forked(store: Store, session: SessionKey, cwd: str, now: int, new_id: str = "") -> Conversation:
     """A fork, under a given id if there is one. SessionExistsError when the project has that id already."""
+    if new_id and not CUSTOM_ID.fullmatch(new_id):
+        raise bad_id()
     if new_id and exact(store, new_id, store.project_of(cwd)) is not None:
         raise SessionExistsError(
             f"There is a session '{new_id}' in this project already; nothing was copied.",
             "Choose another id.",
         )
     return resume(store, session, cwd, now, fork=True, new_id=new_id)
+
+
+def bad_id() -> UsageError:
+    """An id that a new session cannot have."""
+    return UsageError(
+        "A session id holds letters, digits, dots, dashes and underscores, and begins and ends with a letter or digit.",
+        "Choose another id.",
+    )
 
 
 def _copy(store: Store, facts: Facts, row: Row) -> Conversation:

@@ -9,31 +9,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from msgspec import Struct
 
 from atomic_agent.stores.port import Store
 from atomic_agent.stores.rows import Row
-from atomic_agent.turns import copies, opening
+from atomic_agent.turns import additions, copies, opening
+from atomic_agent.turns.additions import Json
 from atomic_agent.turns.conversation import Conversation, node
 from atomic_agent.turns.history import History, load
 from atomic_sessions import compose, context, tree
-from atomic_sessions.clock import iso
 from atomic_sessions.context import Settings
 from atomic_sessions.entry import Entry, Node, Text
 from atomic_sessions.errors import AtomicError, BusyError, NotFoundError, UsageError
-from atomic_sessions.formats.upgrade import Marking, members
+from atomic_sessions.formats.upgrade import Marking
 from atomic_sessions.ids import CUSTOM_ID, SessionKey
 from atomic_sessions.pairing import ContextMessage
 
 Clock = Callable[[], int]
-Json = Any  # JSON of any shape
-
-SUMMARY_LENGTH = 160
-_PLACE = frozenset({"id", "parentId", "type", "timestamp"})
-_SPOKEN_OF = {"label": "targetId", "session_summary": "summarizedThroughId", "compaction": "firstKeptEntryId"}
-"""Which member of an entry names another one, that has to be there."""
 
 
 def now_ms() -> int:
@@ -135,9 +129,7 @@ class SessionManager:
         """A copy of a whole session under a new id, with its parent recorded. SessionExistsError when the project has
         a session of that id."""
         folder = _folder(cwd)
-        made = cls(
-            opening.forked(store, _key(store, wanted, folder), folder, clock(), session_id), clock
-        )
+        made = cls(opening.forked(store, _key(store, wanted, folder), folder, clock(), session_id), clock)
         made._make()
         made._follow()
         return made
@@ -250,22 +242,10 @@ class SessionManager:
     def append(self, kind: str, /, **said: Json) -> str:
         """Any entry below the leaf, with members of its own; id, parent and time come from its place. NotFoundError
         for one that speaks of an entry which is not there."""
-        if not kind or _PLACE & said.keys():
-            raise UsageError(
-                "An entry's type, id, parent and time are given by its place.", "Leave them out."
-            )
-        if kind in {"session", "leaf"}:
-            raise UsageError(f"'{kind}' is no entry of the tree.", "Use the calls of the session manager.")
-        if kind == "message" and not _has_role(said.get("message")):
-            raise UsageError("A message needs a role.", 'Give {"role": "user", "content": "…"}.')
-        target = said.get(_SPOKEN_OF.get(kind, ""))
-        if kind in _SPOKEN_OF and not (kind == "compaction" and target is None):
+        additions.check(kind, said)
+        for target in additions.spoken_of(kind, said):
             self._known(target)
-        return self._add(
-            lambda i, p, at: compose.line(
-                {"type": kind, "id": i, "parentId": p, "timestamp": iso(at), **said}
-            )
-        )
+        return self._add(lambda i, p, at: additions.line(kind, i, p, at, said))
 
     def append_message(self, message: Mapping[str, Json]) -> str:
         """A message as format 4 has it: {"role": "user" | "assistant" | "toolResult" | …, "content": …}."""
@@ -310,10 +290,9 @@ class SessionManager:
 
     def append_session_summary(self, summary: str, through: str) -> str:
         """The one line lists show, cut to 160 characters, and the message up to which it holds."""
-        text = " ".join(summary.split())
-        if len(text) > SUMMARY_LENGTH:
-            text = text[: SUMMARY_LENGTH - 1].rstrip() + "…"
-        return self.append("session_summary", summary=text, summarizedThroughId=through)
+        return self.append(
+            "session_summary", summary=additions.summary_line(summary), summarizedThroughId=through
+        )
 
     def append_label(self, target: str, text: str) -> str:
         """A bookmark on an entry; an empty text takes it away."""
@@ -408,12 +387,7 @@ class SessionManager:
         draft = talk.draft(self._clock())
         if name := talk.new_name:
             draft.add(lambda i, p, at: compose.session_info(i, p, at, name))
-        try:
-            made = draft.add(make)
-        except (TypeError, ValueError, RecursionError):
-            raise _no_json() from None
-        if members(made.raw) is None:
-            raise _no_json()
+        made = draft.add(make)
         before = talk.settings, talk.newest_at, talk.new_name, talk.owes
         try:
             talk.complete(draft)
@@ -466,11 +440,3 @@ def _folder(cwd: str | Path | None) -> str:
 
 def _key(store: Store, wanted: str | SessionKey, folder: str) -> SessionKey:
     return wanted if isinstance(wanted, SessionKey) else store.find(wanted, store.project_of(folder)).key
-
-
-def _has_role(message: object) -> bool:
-    return isinstance(message, Mapping) and isinstance(message.get("role"), str)
-
-
-def _no_json() -> UsageError:
-    return UsageError("What the entry was given is not JSON.", "Use texts, numbers, lists and dicts of them.")

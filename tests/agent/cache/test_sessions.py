@@ -8,6 +8,7 @@ from agent.cache.stored import NOW, UUID, ensure, facts, lines_of, put, said
 from atomic_agent.cache import claims, entries, files, machines, outbox, sessions, turns
 from atomic_agent.cache.cache import Cache
 from atomic_agent.cache.open import transaction
+from atomic_agent.stores.sqlite import SqliteStore
 from atomic_sessions.entry import Entry, Facts
 from atomic_sessions.errors import AmbiguousError, NotFoundError
 from atomic_sessions.formats.scan import ScanState
@@ -25,36 +26,40 @@ def _made(cache: Cache, *those: tuple[str, str, str]) -> None:
         ensure(cache, Facts(agent, session, key.scope, "/p", project, NOW))
 
 
+def find(cache: Cache, wanted: str, project: str) -> Facts:
+    return SqliteStore(cache).find(wanted, project).facts
+
+
 def test_an_exact_id_comes_before_a_prefix(cache: Cache) -> None:
     """A session called like the first eight characters of another's UUID is the one that is meant."""
     _made(cache, ("pi", UUID, HERE), ("pi", UUID[:8], HERE))
-    assert sessions.find(cache, UUID[:8], HERE).id == UUID[:8]
-    assert sessions.find(cache, UUID, HERE).id == UUID
+    assert find(cache, UUID[:8], HERE).id == UUID[:8]
+    assert find(cache, UUID, HERE).id == UUID
 
 
 def test_a_prefix_is_eight_characters_of_a_uuid(cache: Cache) -> None:
     """Upper and lower case alike; seven or nine characters, and ids that are no UUID, do not match."""
     _made(cache, ("pi", UUID, HERE), ("pi", "deadbeef-notes", HERE))
-    assert sessions.find(cache, UUID[:8].upper(), THERE).id == UUID
+    assert find(cache, UUID[:8].upper(), THERE).id == UUID
     for wanted in (UUID[:7], UUID[:9], "deadbeef", "%", "________", UUID[:8] + " "):
         with pytest.raises(NotFoundError):
-            sessions.find(cache, wanted, HERE)
+            find(cache, wanted, HERE)
 
 
 def test_the_project_is_looked_in_first(cache: Cache) -> None:
     """One name in two projects: here it is this one, elsewhere both are listed."""
     _made(cache, ("pi", "notes", HERE), ("pi", "notes", THERE))
-    assert sessions.find(cache, "notes", HERE).project == HERE
-    assert sessions.find(cache, "notes", THERE).project == THERE
+    assert find(cache, "notes", HERE).project == HERE
+    assert find(cache, "notes", THERE).project == THERE
     with pytest.raises(AmbiguousError):
-        sessions.find(cache, "notes", "git:h/third")
+        find(cache, "notes", "git:h/third")
 
 
 def test_collisions_are_listed(cache: Cache) -> None:
     """A prefix that fits two sessions names both, with their agents."""
     _made(cache, ("pi", UUID, HERE), ("claude-code", TWIN, HERE))
     with pytest.raises(AmbiguousError) as ambiguous:
-        sessions.find(cache, UUID[:8], HERE)
+        find(cache, UUID[:8], HERE)
     assert UUID in ambiguous.value.message
     assert f"{TWIN} (claude-code, 0 messages)" in ambiguous.value.message
 
@@ -63,28 +68,28 @@ def test_the_same_id_of_two_agents(cache: Cache) -> None:
     """Two agents may use one id; neither is taken in silence."""
     _made(cache, ("pi", UUID, HERE), ("atomic", UUID, HERE))
     with pytest.raises(AmbiguousError, match="atomic"):
-        sessions.find(cache, UUID, HERE)
+        find(cache, UUID, HERE)
 
 
 @pytest.mark.parametrize("name", ["", "a.b-c_d", "x\x00y", "'", "%", "deadbeef"])
 def test_custom_and_empty_ids(cache: Cache, name: str) -> None:
     """Any id a file carried is found by itself, the empty one too."""
     _made(cache, ("pi", name, HERE), ("pi", "other", HERE))
-    assert sessions.find(cache, name, HERE).id == name
+    assert find(cache, name, HERE).id == name
 
 
 @pytest.mark.parametrize("path", ["./x.jsonl", "/a/b", "x.jsonl", "C:\\x"])
 def test_paths_are_told_from_ids(cache: Cache, path: str) -> None:
     """A path gets the sentence about --import."""
     with pytest.raises(NotFoundError, match="path"):
-        sessions.find(cache, path, HERE)
+        find(cache, path, HERE)
 
 
 def test_a_subagent_is_found_by_its_own_id(cache: Cache) -> None:
     """Its id holds a slash and is no path; the parent's prefix means the parent."""
     _made(cache, ("claude-code", UUID, HERE), ("claude-code", f"{UUID}/agent-1", HERE))
-    assert sessions.find(cache, f"{UUID}/agent-1", HERE).id == f"{UUID}/agent-1"
-    assert sessions.find(cache, UUID[:8], HERE).id == UUID
+    assert find(cache, f"{UUID}/agent-1", HERE).id == f"{UUID}/agent-1"
+    assert find(cache, UUID[:8], HERE).id == UUID
 
 
 def test_listed_newest_message_first(cache: Cache) -> None:
@@ -148,8 +153,8 @@ def _full(cache: Cache) -> int:
         outbox.put_upload(cache, b"o" * 32, wire, CANARY.encode())
         files.put(cache, files.FileMark(f"/{CANARY}", session, 1, 1, 1, 1, 0, b"", ScanState(last=CANARY)))
         begun = turns.Begun(of, CANARY, NOW, [said("p", "a", CANARY, pos=9, stamp=9)])
-        turns.begin(cache, "t1", claims.name_of(of), session, begun)
-        claims.take(cache, claims.name_of(of), session, claims.Process("h", 1, "1"), NOW)
+        turns.begin(cache, "t1", claims.name_of(of.key), session, begun)
+        claims.take(cache, claims.name_of(of.key), session, claims.Process("h", 1, "1"), NOW)
     return session
 
 
@@ -174,7 +179,7 @@ def test_a_deleted_session_leaves_no_text(cache: Cache) -> None:
     assert sessions.is_deleted(cache, SessionKey("pi", UUID))
     assert list(sessions.listed(cache, internal=True)) == []
     with pytest.raises(NotFoundError):
-        sessions.find(cache, UUID, "")
+        find(cache, UUID, "")
 
 
 def test_a_deleted_session_is_doomed_until_its_tombstone_waits(cache: Cache) -> None:
@@ -223,8 +228,17 @@ def test_children_of_a_session(cache: Cache) -> None:
     ensure(cache, Facts("claude-code", f"{UUID}/agent-1", "", "/", HERE, 1, UUID, internal=True))
     ensure(cache, Facts("pi", "x", HERE, "/", HERE, 1, UUID, internal=True))
     ensure(cache, Facts("claude-code", TWIN, "", "/", HERE, 1, UUID))
-    row = sessions.find(cache, UUID, HERE)
-    assert [r.id for r in sessions.children(cache, row.agent, row.id)] == [f"{UUID}/agent-1"]
+    own = SessionKey("claude-code", UUID)
+    assert [r.id for r in sessions.children(cache, own, THERE)] == [f"{UUID}/agent-1"]
+
+
+def test_children_of_a_session_that_two_projects_have(cache: Cache) -> None:
+    """A custom id is another session in another project, with sub-agents of its own."""
+    _made(cache, ("atomic", "nightly", HERE), ("atomic", "nightly", THERE))
+    for place in (HERE, THERE):
+        ensure(cache, Facts("atomic", f"stage-{place}", place, "/", place, 1, "nightly", internal=True))
+    found = sessions.children(cache, SessionKey("atomic", "nightly", HERE), HERE)
+    assert [row.id for row in found] == [f"stage-{HERE}"]
 
 
 def test_which_machines_wrote(cache: Cache) -> None:

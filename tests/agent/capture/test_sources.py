@@ -26,6 +26,7 @@ from atomic_agent.cache.open import transaction
 from atomic_agent.capture import run, sources
 from atomic_sessions.errors import UsageError
 from atomic_sessions.formats.codex_log import history_of
+from atomic_sessions.ids import SessionKey
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures"
 
@@ -107,7 +108,7 @@ def test_subagents(cache: Cache, tmp_path: Path, *, nested: bool) -> None:
     row = rows(cache)[f"{SID}/{name}"]
     assert (row.internal, row.parent, row.messages, row.first_message) == (True, SID, 2, "sub task")
     assert [r.id for r in sessions.listed(cache)] == [SID]
-    assert [r.id for r in sessions.children(cache, "claude-code", SID)] == [row.id]
+    assert [r.id for r in sessions.children(cache, SessionKey("claude-code", SID), "")] == [row.id]
     assert exported(cache, row.id) == path.read_bytes()
     assert exported(cache, SID) == main.read_bytes()
     assert leaf.leaf(cache, row.key) == "00000001-0000-4000-8000-000000000000"

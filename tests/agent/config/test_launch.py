@@ -54,7 +54,8 @@ def _launch(*arguments: str, ask: bool = False) -> Placement:
     parser = argparse.ArgumentParser()
     command.store_arguments(parser)
     parser.add_argument("--no-session", action="store_true")
-    return command.placement(parser.parse_args(arguments), os.environ, ask=ask)
+    options = parser.parse_args(arguments)
+    return command.placement(command.flags_of(options), os.environ, ask=ask, approve=options.trust)
 
 
 def _atomic_trust(*arguments: str) -> int:

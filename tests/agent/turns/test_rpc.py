@@ -115,7 +115,7 @@ def test_an_abort_ends_the_turn(machine: Machine) -> None:
         rpc.send("prompt", message="one [[hang]]")
         assert machine.provider.hanging.wait(DEADLINE)
         rpc.send("abort")
-        answers = {}
+        answers: dict[str, dict[str, Any]] = {}
         while len(answers) < 2:
             if (found := rpc.read())["type"] == "response":
                 answers[found["request"]] = found

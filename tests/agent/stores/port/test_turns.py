@@ -68,6 +68,15 @@ def test_dropped_and_replaced(store: Store) -> None:
 
 
 @needs("many")
+def test_an_answer_to_a_dropped_turn(store: Store) -> None:
+    """Is kept nowhere: whoever dropped it, as in taking a session over, has decided."""
+    key = made(store)
+    store.begin("t", key, begun(store))
+    store.drop("t")
+    store.answer("t", Answered([], last=True))
+    assert store.pending() == []
+
+
 def test_deleting_takes_what_is_in_flight(store: Store) -> None:
     """Nothing of a deleted session waits to be taken up; another session's turn does."""
     key, other = made(store), made(store, OTHER)
