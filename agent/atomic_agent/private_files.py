@@ -14,15 +14,15 @@ def make_folder(path: Path) -> None:
     others can write to it (design.md section 4)."""
     missing = []
     at = path
-    while not at.exists():
-        missing.append(at)
-        at = at.parent
     try:
+        while not at.exists():
+            missing.append(at)
+            at = at.parent
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise StoreWriteError(
-            f"The folder {path} cannot be made: {error.strerror}.", "Make it, or point ATOMIC_HOME elsewhere."
+            f"The folder {path} cannot be made: {error.strerror}.", f"Check the rights of {at}."
         ) from error
     if not missing:
         check_folder(path)

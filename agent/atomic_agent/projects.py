@@ -22,7 +22,8 @@ HOOK_VARIABLES = {
 @lru_cache(maxsize=4096)
 def project_of(folder: str) -> str:
     """The project key of a folder: `git:HOST/PATH` by its remote (`origin`, else the first by name),
-    `root:COMMIT` for a repository without one, else `path:` and the path relative to home."""
+    `root:COMMIT` for a repository without one, else `path:` and the path relative to home, of the whole repository
+    where there is one."""
     path = Path(folder)
     if folder and _is_folder(path):
         remotes = _git(path, "config", "--get-regexp", r"^remote\..*\.url$")
@@ -31,6 +32,8 @@ def project_of(folder: str) -> str:
                 return f"git:{key}"
             if root := _git(path, "rev-list", "--max-parents=0", "HEAD"):
                 return f"root:{min(root.split())}"
+            if top := _git(path, "rev-parse", "--show-toplevel"):
+                return f"path:{relative(top.rstrip(chr(10)))}"
     return f"path:{relative(folder)}" if folder else ""
 
 

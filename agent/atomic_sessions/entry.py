@@ -32,6 +32,9 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
     loose: bool = False
     file: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Entry {self.id!r} below {self.parent!r} at {self.pos}>"
+
 
 class Text(Struct, frozen=True, tag=True, gc=False):
     """Markdown or plain text."""
@@ -127,6 +130,9 @@ class View(Struct, frozen=True, gc=False):
     group: str = ""
     damaged: bool = False
 
+    def __repr__(self) -> str:
+        return f"<View {self.kind} {self.role}>"
+
     @property
     def counts(self) -> bool:
         """True for what `messages` in a list counts: any message, tool results included."""
@@ -150,6 +156,9 @@ class Node(Struct, frozen=True, gc=False):
     parent: str | None
     stamp: int
     view: View
+
+    def __repr__(self) -> str:
+        return f"<Node {self.id!r} {self.view!r}>"
 
 
 class Facts(Struct, frozen=True):

@@ -29,6 +29,9 @@ class ContextMessage(Struct, frozen=True):
     role: Literal["user", "assistant", "tool"]
     blocks: tuple[Block, ...]
 
+    def __repr__(self) -> str:
+        return f"<ContextMessage {self.role} of {len(self.blocks)}>"
+
 
 def paired(said: Sequence[ContextMessage]) -> list[ContextMessage]:
     """The messages with exactly one result for each call, right after it, under ids that are unique.

@@ -32,6 +32,9 @@ class Digest(Struct):
     newest_id: str | None = None
     cwd: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Digest of {self.messages}>"
+
     def fold(self, entry: Entry, view: View, received: int | None) -> None:
         """Take one more entry into account."""
         if entry.file:
@@ -46,10 +49,10 @@ class Digest(Struct):
                 self.name, self.name_stamp = _later(self.name, self.name_stamp, view.text, entry.stamp)
             case "title":
                 self.title, self.title_stamp = _later(self.title, self.title_stamp, view.text, entry.stamp)
-            case "session_summary":
-                self.summary, self.summary_stamp = _later(
-                    self.summary, self.summary_stamp, view.text, entry.stamp
-                )
+            case "session_summary" | "branch_summary":
+                # What was left by a branch summary is no longer what the session is about (section 8.4).
+                text = view.text if view.kind == "session_summary" else ""
+                self.summary, self.summary_stamp = _later(self.summary, self.summary_stamp, text, entry.stamp)
         if view.decides:
             at, _ = order(entry.stamp, b"", received)
             if self.newest_id is None or at >= self.newest_at:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 PLAIN_MAGIC = b"SQLite format 3\x00"
+TEXT_BYTES = 24
+"""As many printable characters at a file's beginning are no chance: an encrypted file begins with its salt."""
 BUSY_SECONDS = 15.0
 
 
@@ -84,6 +86,7 @@ def connect(
             raise CacheRefusedError(f"There is no cache at {path}.", "Run: atomic capture")
         _create(path, key, keyinfo)
     else:
+        _refuse_others(path)
         private_files.check_file(path)
         check_key(path, keyinfo, key)
     connection = _keyed(path, key, _hold(path, alone=alone))
@@ -130,12 +133,31 @@ def _create(path: Path, key: LocalKey, keyinfo: Path) -> None:
         ) from error
 
 
+def _refuse_others(path: Path) -> None:
+    """Before anything is said of rights: advice to change those of a file that is not ours would do harm."""
+    try:
+        head = b"" if path.is_symlink() or not path.is_file() else beginning(path, TEXT_BYTES)
+    except OSError:
+        return
+    if head.startswith(PLAIN_MAGIC):
+        raise _foreign(path)
+    if len(head) == TEXT_BYTES and head.isascii() and all(byte >= 0x20 or byte in b"\t\r\n" for byte in head):
+        raise CacheRefusedError(
+            f"{path} is a text file, not a store of sessions; it was not touched.",
+            "Choose another file with --session-store, or a folder of JSONL files with --session-dir.",
+        )
+
+
 def _refuse_foreign(path: Path, held: Held) -> None:
     if held.beginning(len(PLAIN_MAGIC)) == PLAIN_MAGIC:
-        raise CacheRefusedError(
-            f"{path} is another program's database, not our encrypted cache; it was not touched.",
-            "Point ATOMIC_HOME to another folder, or choose another file with --session-store.",
-        )
+        raise _foreign(path)
+
+
+def _foreign(path: Path) -> CacheRefusedError:
+    return CacheRefusedError(
+        f"{path} is another program's database, not our encrypted cache; it was not touched.",
+        "Point ATOMIC_HOME to another folder, or choose another file with --session-store.",
+    )
 
 
 def _keyed(path: Path, key: LocalKey, held: Held | None = None) -> "Connection":

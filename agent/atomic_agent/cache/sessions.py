@@ -36,6 +36,9 @@ class SessionRow(Struct, frozen=True):
     newest_at: int
     newest_id: str | None
 
+    def __repr__(self) -> str:
+        return f"<SessionRow {self.agent} {self.id!r} {self.messages}>"
+
     @property
     def facts(self) -> Facts:
         return Facts(

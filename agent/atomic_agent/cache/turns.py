@@ -26,12 +26,18 @@ class Begun(Struct, frozen=True):
     taken: int = 0
     whole: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Begun at {self.at}>"
+
 
 class Answered(Struct, frozen=True):
     """A later part; with `last` the turn is complete and only waits to be entered."""
 
     entries: list[Entry]
     last: bool
+
+    def __repr__(self) -> str:
+        return f"<Answered {len(self.entries)}>"
 
 
 class PendingTurn(Struct, frozen=True):
@@ -42,6 +48,9 @@ class PendingTurn(Struct, frozen=True):
     session: int
     begun: Begun
     answered: list[Answered]
+
+    def __repr__(self) -> str:
+        return f"<PendingTurn {self.turn}>"
 
     @property
     def complete(self) -> bool:

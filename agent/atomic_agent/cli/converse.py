@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
             print(row.facts.id)
             return 0
         talk = opened(launch, options)
-        if talk is None:
+        if talk is None or (prompt is None and options.drop_interrupted and not sys.stdin.isatty()):
             return 0
         if options.mode == "rpc":
             from atomic_agent.cli.rpc import Rpc
@@ -141,7 +141,10 @@ def read_prompt(options: argparse.Namespace) -> str | None:
     if given == "-":
         return _sayable(sys.stdin.read())
     if given is None:
-        return None if sys.stdin.isatty() else _sayable(sys.stdin.read())
+        piped = None if sys.stdin.isatty() else sys.stdin.read()
+        if piped is None or (options.drop_interrupted and not piped.strip()):
+            return None
+        return _sayable(piped)
     # Standard input is left alone: a caller's pipe may stay open for ever.
     return _sayable(str(given))
 

@@ -12,6 +12,7 @@ from atomic_agent.cli.selection import fresh, interrupted
 from atomic_agent.cli.sitting import Sitting
 from atomic_agent.cli.storage import Launch
 from atomic_agent.cli.terminal import age, now_ms, one_line, safe, say
+from atomic_agent.config.way_back import quoted
 from atomic_agent.turns import opening
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.engine import no_key
@@ -172,6 +173,7 @@ class LinePrompt:
                 case "model" | "provider" | "effort":
                     self._pick(name, rest)
                 case "new":
+                    self._say_way_back()
                     self._sitting.begin_anew()
                 case "show":
                     self._show()
@@ -217,7 +219,15 @@ class LinePrompt:
             print(line)
 
     def _leave(self) -> None:
-        """Say how to come back."""
-        back = self._sitting.leave()
+        """Save what is to be saved, and say how to come back."""
+        self._sitting.leave()
+        self._say_way_back()
+
+    def _say_way_back(self) -> None:
+        if not self.talk.saved or not self.launch.keeps:
+            return
+        back = self.launch.way_back(self.talk.facts.id)
         if back is not None:
             say(f"Come back with: {back}")
+        else:
+            say(f"Come back with the same store chosen, and: --session {quoted(self.talk.facts.id)}")

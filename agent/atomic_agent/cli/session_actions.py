@@ -99,7 +99,7 @@ def _reach(launch: Launch, row: Row) -> str:
     if row.place:
         several = f" and {row.copies - 1} more copies" if row.copies > 1 else ""
         return f"with its file {safe(row.place)}{several}?"
-    return f"from {safe(launch.store.name)}, for ever?"
+    return f"from {safe(launch.store.name)}?"
 
 
 def _refuse_held(launch: Launch, row: Row) -> None:

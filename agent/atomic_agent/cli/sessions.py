@@ -89,7 +89,7 @@ def _list(launch: Launch, options: argparse.Namespace) -> int:
         return 0
     page = list(itertools.islice(found, PAGE))
     if not page:
-        _print_none(project, options)
+        _print_none(launch, project, options)
     while page:
         _print(store, page, options)
         page = list(itertools.islice(found, PAGE))
@@ -149,12 +149,13 @@ def _machines(launch: Launch, row: Row) -> list[str]:
     return machines_of(launch.journal.cache, found) if found is not None else []
 
 
-def _print_none(project: str, options: argparse.Namespace) -> None:
+def _print_none(launch: Launch, project: str, options: argparse.Namespace) -> None:
     if options.search is not None:
         print("No session matches.")
     else:
         print(f"No sessions of {one_line(display(project, Path.cwd().name))} here yet.")
-        say("See all projects: atomic sessions --all. Bring some in: atomic capture, atomic sync")
+        own = ". Bring some in: atomic capture, atomic sync" if launch.journal is not None else ""
+        say(f"See all projects: --all{own}")
 
 
 def _print(store: Store, found: list[Found], options: argparse.Namespace) -> None:

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         print(line)
     if lacking is not None:
         say(f"What was said before is in session {one_line(lacking.thread)}, which is not here.")
-    if others:
+    if others > 0:
         more = "1 more branch ends" if others == 1 else f"{others} more branches end"
         say(f"{more} elsewhere in this session; see all: atomic export ID FILE.html")
     return 0

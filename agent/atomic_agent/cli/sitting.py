@@ -122,8 +122,8 @@ class Sitting:
         setattr(self.options, what, value)
         self._picked = True
 
-    def leave(self) -> str | None:
-        """Save what a failing disk would not take, and the picks; the command to come back with."""
+    def leave(self) -> None:
+        """Save what a failing disk would not take, and the picks."""
         try:
             self.launch.leave(self._picks() if self._picked else None)
         finally:
@@ -132,7 +132,6 @@ class Sitting:
             from atomic_agent.sync.background import at_exit
 
             at_exit(self.launch.journal)
-        return self.launch.way_back(self.talk.facts.id) if self.talk.saved else None
 
     def _picks(self) -> Settings:
         """What was picked, whether or not its provider can be asked now."""

@@ -9,7 +9,7 @@ from atomic_agent.cli.trust import flags_of, placement, store_arguments
 from atomic_agent.keys import sources
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import Journal, open_journal
-from atomic_agent.stores.opening import is_default
+from atomic_agent.stores.opening import described, is_default
 from atomic_agent.sync.run import LAST_SYNC
 from atomic_sessions.clock import iso
 
@@ -23,7 +23,8 @@ def run(options: argparse.Namespace) -> int:
     chosen = placement(flags_of(options), os.environ, ask=False, approve=options.trust).sessions
     with open_journal(home()) as journal:
         found = facts(journal)
-    found["sessions_go_to"] = chosen.source
+    found["sessions_go_to"] = described(chosen.selection)
+    found["chosen_by"] = chosen.source
     found["sessions_sync"] = is_default(chosen.selection, home())
     if options.json:
         emit_json(found)
@@ -63,7 +64,9 @@ def facts(journal: Journal) -> dict[str, object]:
 
 def _print(found: dict[str, object]) -> None:
     if not found["sessions_sync"]:
-        print(f"store     new sessions go elsewhere ({found['sessions_go_to']}); they never sync")
+        print(
+            f"store     new sessions go to {found['sessions_go_to']} ({found['chosen_by']}); they never sync"
+        )
     print(f"cache     {found['cache']} ({found['sessions']} sessions, {found['entries']} entries), encrypted")
     print(f"key       {found['key']}, store: {found['key_store']}")
     if not found["recovery_kit_saved"]:

@@ -78,8 +78,8 @@ def command(arguments: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """One word for a POSIX shell. What cannot be shown on a terminal is spelled in bytes, as bash, zsh and
-    ksh read it; an empty word is two double quotes."""
+    """One word for a POSIX shell. What cannot be shown on a terminal is spelled in bytes for `printf`, which every
+    shell has; an empty word is two double quotes."""
     if not text:
         return '""'
     if _PLAIN.fullmatch(text):
@@ -87,7 +87,13 @@ def quoted(text: str) -> str:
     if text.isprintable():
         return "'" + text.replace("'", "'\"'\"'") + "'"
     spelled = "".join(
-        chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\{byte:03o}"
-        for byte in os.fsencode(text)
+        chr(byte) if _is_spelled_as_it_is(byte) else f"\\{byte:03o}" for byte in os.fsencode(text)
     )
-    return f"$'{spelled}'"
+    if text.endswith("\n"):
+        # A substitution loses the line ends it ends with; bash, zsh and ksh read this.
+        return f"$'{spelled}'"
+    return f"\"$(printf '{spelled}')\""
+
+
+def _is_spelled_as_it_is(byte: int) -> bool:
+    return 0x20 <= byte < 0x7F and byte not in b"\\'%"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from atomic_agent.stores.port import Store
 from atomic_agent.stores.rows import Row
@@ -30,8 +31,17 @@ from atomic_sessions.formats.scan import Scanner, ScanState
 from atomic_sessions.formats.upgrade import read_header, upgrade
 from atomic_sessions.ids import session_key
 from atomic_sessions.sharing import ShareLink, needs_password, open_share, parse_link
+from atomic_sessions.unreadable import UNREADABLE
 
 CHUNK = 1024 * 1024
+
+
+class _Said(Struct):
+    sessionId: str = ""
+    isSidechain: bool = False
+
+
+_CLAUDE = msgspec.json.Decoder(_Said)
 
 
 def import_file(store: Store, path: Path, cwd: str) -> Row:
@@ -65,7 +75,8 @@ def read_file(path: Path, cwd: str, project_of: Callable[[str], str]) -> tuple[F
             f"{path} is a folder, not a session file.", "To take in a folder: atomic capture --from DIR"
         )
     if not path.is_file():
-        raise BadSessionFileError(f"There is no file {path}.", "Name an exported .jsonl file.")
+        what = "is no regular file" if path.exists() else "is not there"
+        raise BadSessionFileError(f"{path} {what}.", "Name an exported .jsonl file.")
     try:
         head = _head(path)
     except OSError as error:
@@ -111,17 +122,28 @@ def read_file(path: Path, cwd: str, project_of: Callable[[str], str]) -> tuple[F
 def _claude_facts(path: Path, head: list[bytes], cwd: str, project_of: Callable[[str], str]) -> Facts:
     view = viewer("claude-code")
     views = [view(raw) for raw in head]
+    identity = next(filter(None, map(_claude_session, head)), path.stem)
     there = next((v.cwd for v in views if v.cwd), "")
     created = next((v.at for v in views if v.at is not None), 0)
     project = project_of(there or cwd)
     return Facts(
         "claude-code",
-        path.stem,
-        session_key("claude-code", path.stem, project).scope,
+        identity,
+        session_key("claude-code", identity, project).scope,
         there,
         project,
         created,
     )
+
+
+def _claude_session(raw: bytes) -> str:
+    """The session that a line of Claude Code says it is of, whatever its file is called by now; a sub-agent's line
+    names its parent's."""
+    try:
+        said = _CLAUDE.decode(raw)
+    except UNREADABLE:
+        return ""
+    return "" if said.isSidechain else said.sessionId
 
 
 def _head(path: Path) -> list[bytes]:

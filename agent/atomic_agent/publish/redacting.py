@@ -25,6 +25,9 @@ class Fit(Struct, frozen=True):
     report: Report
     left_out: int
 
+    def __repr__(self) -> str:
+        return f"<Fit {self.left_out} left out>"
+
 
 def redactor() -> Redactor:
     """Knows this machine's home and user; those of other machines are found by their shape."""

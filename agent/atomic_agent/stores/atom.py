@@ -42,6 +42,9 @@ class _Seen(Struct, frozen=True):
     signature: _Signature
     branch: Branch | None
 
+    def __repr__(self) -> str:
+        return "<seen>"
+
 
 class AtomStore:
     """The store in one Atom file, which may not be there yet. `clock` tells the ms.

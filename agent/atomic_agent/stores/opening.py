@@ -18,9 +18,11 @@ from atomic_agent.config.selection import (
     Selection,
     SqliteSelection,
 )
+from atomic_agent.keys import sources
 from atomic_agent.locations import Home
 from atomic_agent.stores.journal import Journal, open_journal
 from atomic_sessions.context import Settings
+from atomic_sessions.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from atomic_agent.stores.port import Store
@@ -95,6 +97,17 @@ def open_store(
     `clock` tells the ms; `environ` is what a driver's options may name; `progress` hears how many of the files of
     earlier sessions were read, of how many.
     """
+    try:
+        return _open(selection, home, clock, environ, progress)
+    except PermissionError as error:
+        raise StoreUnavailableError(
+            f"{error.filename} cannot be opened: {error.strerror}.", "Check the rights of its folders."
+        ) from error
+
+
+def _open(
+    selection: Selection, home: Home, clock: Clock, environ: Mapping[str, str], progress: Progress
+) -> Opened:
     match selection:
         case CacheSelection(_, earlier):
             folder = earlier_sessions(home, environ, Path.cwd()) if earlier else None
@@ -179,17 +192,32 @@ def _sqlite(selection: Selection, home: Home, path: Path, prefix: str) -> Opened
     from atomic_agent.cache.cache import Cache
     from atomic_agent.stores.sqlite import SqliteStore, open_sqlite
 
-    with open_journal(home) as journal:
-        key, made_key = journal.key, journal.new_key
+    made_key = ""
+    key = sources.find(home)
+    if key is None:
+        with open_journal(home) as journal:  # which makes the first key
+            key, made_key = journal.key, journal.new_key
     if is_default(selection, home):
         found = _default(selection, home, lambda: 0, None, lambda done, total: None)
-        found.made_key = made_key
+        found.made_key = found.made_key or made_key
         return found
     if _same(path, home.cache):
         store = SqliteStore(Cache.open(home.cache, key, home.keyinfo, prefix=prefix))
     else:
         store = open_sqlite(path, key, prefix)
     return Opened(store, selection, made_key=made_key)
+
+
+def described(selection: Selection) -> str:
+    """What a person is told a selection is."""
+    match selection:
+        case MemorySelection():
+            return "memory, which ends with the program"
+        case DriverSelection(name):
+            return f"the database of the driver {name}"
+        case OwnSelection():
+            return "a program's own store"
+    return selection.path
 
 
 def is_default(selection: Selection, home: Home) -> bool:

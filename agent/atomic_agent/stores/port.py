@@ -26,6 +26,9 @@ class InFlight(Struct, frozen=True):
     begun: Begun
     answered: list[Answered]
 
+    def __repr__(self) -> str:
+        return f"<InFlight {self.turn}>"
+
     @property
     def complete(self) -> bool:
         """True when its answer is whole and only waits to be entered."""

@@ -34,6 +34,9 @@ class Row(Struct, frozen=True):
     place: str = ""
     copies: int = 1
 
+    def __repr__(self) -> str:
+        return f"<Row {self.facts.agent} {self.facts.id!r} {self.messages}>"
+
     @property
     def key(self) -> SessionKey:
         return self.facts.key
@@ -55,6 +58,9 @@ class Hit(Struct, frozen=True):
     row: Row
     entry: str
     snippet: str
+
+    def __repr__(self) -> str:
+        return f"<Hit {self.row!r} {self.entry!r}>"
 
 
 def row_of(

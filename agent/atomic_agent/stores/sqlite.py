@@ -23,7 +23,7 @@ from atomic_agent.stores import folders
 from atomic_agent.stores.port import InFlight
 from atomic_agent.stores.rows import Hit, Moved, Row, choose, moved_by, not_there, taken
 from atomic_sessions.entry import Entry, Facts
-from atomic_sessions.errors import SessionExistsError
+from atomic_sessions.errors import CacheDamagedError, SessionExistsError
 from atomic_sessions.formats.agents import viewer
 from atomic_sessions.ids import SessionKey
 
@@ -35,7 +35,13 @@ def open_sqlite(path: Path, key: LocalKey, prefix: str = "") -> "SqliteStore":
     SelectionError for a prefix that cannot be (B12)."""
     check_prefix(prefix, "The prefix")
     keyinfo = path.with_name(path.name + ".keyinfo")
-    cache = Cache.open(path, key, keyinfo, prefix=prefix)
+    try:
+        cache = Cache.open(path, key, keyinfo, prefix=prefix)
+    except CacheDamagedError as error:
+        # The doctor repairs the default store alone.
+        raise CacheDamagedError(
+            error.message, "Put a copy of it in its place, or choose another file."
+        ) from None
     if read_keyinfo(keyinfo) is None:
         write_keyinfo(keyinfo, KeyInfo(1, key.name, key.check_value))
     return SqliteStore(cache)

@@ -88,16 +88,26 @@ def _from(store: Store, row: Row, leaf: str | None, now: int) -> Row:
 def _without_labels(path: list[Entry]) -> Iterator[Entry]:
     """A branch whose labels are left out, each entry linked to the nearest that stays."""
     parent: str | None = None
+    dropped: list[str] = []
+    instead: dict[bytes, Raw] = {}
     for entry in path:
         parts = members(entry.raw) or {}
         if parts.get("type") == Raw(b'"label"'):
+            dropped.append(entry.id)
             continue
-        if entry.parent == parent:
-            yield entry
-        else:
-            raw = encode(parts | {"parentId": Raw(msgspec.json.encode(parent))})
-            yield msgspec.structs.replace(entry, parent=parent, raw=raw)
+        instead |= {bytes(_raw(label)): _raw(entry.id) for label in dropped}
+        dropped = []
+        changed = {} if entry.parent == parent else {"parentId": _raw(parent)}
+        kept = parts.get("firstKeptEntryId")
+        if kept is not None and bytes(kept) in instead:
+            changed["firstKeptEntryId"] = instead[bytes(kept)]
+        raw = encode(parts | changed) if changed else entry.raw
+        yield msgspec.structs.replace(entry, parent=parent, raw=raw)
         parent = entry.id
+
+
+def _raw(value: str | None) -> Raw:
+    return Raw(msgspec.json.encode(value))
 
 
 def _labels(store: Store, row: Row, path: list[Entry], now: int) -> Iterator[Entry]:

@@ -32,6 +32,9 @@ class Turn(Struct, frozen=True):
     usage: Usage
     stop: str
 
+    def __repr__(self) -> str:
+        return f"<Turn {self.entry}>"
+
 
 class Engine:
     """Makes turns in one conversation. `patient` goes on in memory when the disk refuses, and says so once;

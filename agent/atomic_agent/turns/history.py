@@ -14,6 +14,9 @@ from atomic_sessions.entry import Entry, Node, ToolResult, View
 from atomic_sessions.formats import pi
 from atomic_sessions.formats.agents import viewer
 
+LOOK_BACK = 500
+"""How far beyond a compaction an effort or a set of tools is looked for, in entries: most sessions name none."""
+
 
 class History(Struct, frozen=True):
     """`path` runs from where the context starts to the leaf, `lines` are its entries (if they were asked for);
@@ -23,6 +26,9 @@ class History(Struct, frozen=True):
     lines: list[Entry]
     beside: list[Node]
     settings: Settings
+
+    def __repr__(self) -> str:
+        return f"<History of {len(self.path)}>"
 
 
 def reader(agent: str, *, internal: bool = False) -> Callable[[bytes], View]:
@@ -43,6 +49,7 @@ def load(
     known = Settings()
     until: str | None = None
     stopping = False
+    before = 0
     for entry in store.climb(row.key, leaf if leaf is not None else store.leaf(row.key)):
         node = Node(entry.id, entry.parent, entry.stamp, view(entry.raw))
         known = _older(known, settings([node]))
@@ -55,8 +62,11 @@ def load(
             until = None
         if not whole and not stopping and is_boundary(node):
             stopping, until = True, node.view.target or None
-        if stopping and until is None and known.model and known.provider:
-            break
+        if stopping and until is None:
+            before += 1
+            named = bool(known.model and known.provider)
+            if named and (before > LOOK_BACK or (known.effort and known.tools is not None)):
+                break
     path.reverse()
     lines.reverse()
     return History(path, lines, _beside(store, row, path, first, view), known)

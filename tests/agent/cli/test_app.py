@@ -16,21 +16,33 @@ from atomic_agent.cli import app
 from atomic_sessions import errors
 from atomic_sessions.errors import AtomicError
 
+STORE = {"--session-dir", "--session-store", "--session-prefix", "--storage", "--storage-file", "--trust"}
 FLAGS: dict[str, set[str]] = {
-    "sessions": {"--all", "--internal", "--search", "--limit", "--json", "--yes"},
-    "show": {"--branch", "--json"},
-    "export": {"--as", "--branch", "--redact", "--force"},
+    "sessions": {
+        "--all",
+        "--internal",
+        "--search",
+        "--limit",
+        "--at",
+        "--messages",
+        "--json",
+        "--yes",
+        *STORE,
+    },
+    "show": {"--branch", "--json", *STORE},
+    "export": {"--as", "--branch", "--redact", "--force", *STORE},
     "capture": {"--from", "--json"},
     "login": {"--invite", "--join", "--name"},
     "logout": {"--yes"},
     "sync": {"--watch", "--json"},
-    "status": {"--json"},
+    "status": {"--json", *STORE},
     "doctor": {"--json"},
     "devices": {"--yes", "--json"},
-    "share": {"--public", "--expires", "--password", "--views", "--new", "--yes", "--json"},
+    "share": {"--public", "--expires", "--password", "--views", "--new", "--yes", "--json", *STORE},
     "shares": {"--links", "--json"},
     "recovery": {"--key-file"},
     "keys": {"--json"},
+    "trust": {"--json"},
 }
 
 

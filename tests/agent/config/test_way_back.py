@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from atomic_agent.config.paths import Folders
@@ -111,9 +111,9 @@ def test_nothing_leads_back_to_what_was_not_kept() -> None:
         (
             FolderSelection("/a\x1b[31m\n\\'"),
             "s",
-            "atomic --session-dir $'/a\\033[31m\\012\\134\\047' --session s",
+            "atomic --session-dir \"$(printf '/a\\033[31m\\012\\134\\047')\" --session s",
         ),
-        (FolderSelection("/\udcff"), "s", "atomic --session-dir $'/\\377' --session s"),
+        (FolderSelection("/\udcff"), "s", "atomic --session-dir \"$(printf '/\\377')\" --session s"),
         (AtomSelection("/a"), "s", 'atomic --storage \'{"atom": "/a"}\' --session s'),
     ],
 )
@@ -124,17 +124,21 @@ def test_the_command(selection: Selection, session: str, expected: str) -> None:
     assert command(arguments) == expected
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="the shell that reads it")
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.binary(max_size=12).map(lambda raw: os.fsdecode(raw.replace(b"\x00", b""))), min_size=1, max_size=8
     )
 )
-def test_a_shell_reads_what_was_meant(words: list[str]) -> None:
-    """bash splits the quoted words into exactly those, any bytes in them."""
+def test_a_shell_reads_what_was_meant(shell: str, words: list[str]) -> None:
+    """It splits the quoted words into exactly those, any bytes in them; line ends at their end need bash."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    if shell == "sh":
+        words = [word.rstrip("\n") for word in words]
     script = "printf '%s\\0' " + " ".join(quoted(word) for word in words)
-    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    done = subprocess.run([shell, "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
     assert done.stdout == b"".join(os.fsencode(word) + b"\0" for word in words)
     assert all(character.isprintable() for character in script)
 

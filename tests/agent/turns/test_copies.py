@@ -141,3 +141,31 @@ def test_nothing_to_clone() -> None:
     row = store.create(facts)
     with pytest.raises(UsageError, match="nothing to clone"):
         copies.clone(store, row.key, NOW)
+
+
+def test_a_compaction_keeps_what_it_kept() -> None:
+    """Though the entry it names first is a label, which is not copied in its place."""
+    store = MemoryStore()
+    made = Written()
+    made.said("u1", None, "user", "one")
+    made.label("L", "u1", "u1", "mark", 5)
+    made.said("a1", "L", "assistant", "kept answer")
+    compaction = compose.entry(
+        "compaction",
+        "C",
+        "a1",
+        6,
+        summary="so far",
+        firstKeptEntryId="L",
+        tokensBefore=1,
+        details={"strategy": "verbatim-lines"},
+    )
+    made.add(compaction, "a1")
+    made.said("u2", "C", "user", "two")
+    header = compose.header("s", NOW, "/p", project="path:/p")
+    row = store.create(Facts("atomic", "s", "", "/p", "path:/p", NOW, header=header), made.entries)
+    clone = copies.clone(store, row.key, NOW + 1)
+    path = branch(store, clone.key, "u2")
+    nodes = [Node(entry.id, entry.parent, entry.stamp, pi.view(entry.raw)) for entry in path]
+    sent = history(nodes, [], provider="openai")
+    assert "kept answer" in str([block.text for block in sent[0].blocks if isinstance(block, Text)])

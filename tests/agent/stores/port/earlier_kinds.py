@@ -14,8 +14,7 @@ NOW = 1_796_043_907_321
 DELETED = "0fc22c81-7192-70af-aa13-6f2a524f0b99"
 
 
-def beside_nothing(place: Path) -> EarlierStore:
-    """The folder is not there."""
+def _opened(place: Path) -> EarlierStore:
     cache = open_sqlite(place / "kept" / "sessions.sqlite", LocalKey(bytes(32))).cache
     return EarlierStore(cache, place / "earlier", lambda: NOW)
 
@@ -24,7 +23,7 @@ def beside_others(place: Path) -> EarlierStore:
     """The folder holds a deleted session, one of a newer format and noise."""
     folder = place / "earlier" / "--elsewhere--"
     is_new = not folder.exists()
-    store = beside_nothing(place)
+    store = _opened(place)
     if is_new:
         folder.mkdir(parents=True)
         (folder / "deleted.jsonl").write_bytes(_header(DELETED, version=3))

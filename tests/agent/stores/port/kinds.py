@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from agent.stores import running_postgres
-from agent.stores.port.earlier_kinds import beside_nothing, beside_others
+from agent.stores.port.earlier_kinds import beside_others
 from atomic_agent.keys.local_key import LocalKey
 from atomic_agent.stores.atom import AtomStore
 from atomic_agent.stores.jsonl import JsonlStore
@@ -34,8 +34,7 @@ KINDS = (
         "sqlite-prefixed",
         lambda place: open_sqlite(place / "kept" / "sessions.sqlite", LocalKey(bytes(32)), "mine_"),
     ),
-    Kind("earlier", beside_nothing),
-    Kind("earlier-full", beside_others),
+    Kind("earlier", beside_others),
     Kind("postgres", running_postgres.opened, frozenset({"flags", "never revived"})),
     Kind(
         "atom",
