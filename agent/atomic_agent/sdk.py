@@ -35,7 +35,8 @@ from atomic_agent.turns.providers.port import (
     TextDelta,
     ThinkingDelta,
 )
-from atomic_agent.turns.session_manager import Context, SessionManager, now_ms
+from atomic_agent.turns.session_manager import SessionManager, now_ms
+from atomic_agent.turns.session_view import Context
 from atomic_sessions.context import Settings
 from atomic_sessions.entry import Entry, Image, Text, Thinking, ToolCall, ToolResult, Usage
 from atomic_sessions.errors import (
@@ -195,7 +196,7 @@ def create_agent_session(
     folder = _folder(cwd)
     opened = _opened(session_store, folder, trust_project, notify)
     try:
-        settle(opened.store)
+        settle(opened.store, notify)
         manager = _selected(
             opened.store, str(folder), session, session_id, fork, import_file, stage, recent=continue_recent
         )

@@ -6,12 +6,10 @@ be with its first entry, a copy is there at once. One program writes a session a
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-from msgspec import Struct
 
 from atomic_agent.stores.port import Store
 from atomic_agent.stores.rows import Row
@@ -19,13 +17,13 @@ from atomic_agent.turns import additions, copies, opening
 from atomic_agent.turns.additions import Json
 from atomic_agent.turns.conversation import Conversation, node
 from atomic_agent.turns.history import History, load
-from atomic_sessions import compose, context, tree
+from atomic_agent.turns.session_view import SessionView
+from atomic_sessions import compose
 from atomic_sessions.context import Settings
-from atomic_sessions.entry import Entry, Node, Text
-from atomic_sessions.errors import AtomicError, BusyError, NotFoundError, UsageError
+from atomic_sessions.entry import Text
+from atomic_sessions.errors import AtomicError, BusyError, UsageError
 from atomic_sessions.formats.upgrade import Marking
 from atomic_sessions.ids import CUSTOM_ID, SessionKey
-from atomic_sessions.pairing import ContextMessage
 
 Clock = Callable[[], int]
 
@@ -35,22 +33,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Context(Struct, frozen=True):
-    """What a model would be sent from a leaf, and with which settings."""
-
-    messages: tuple[ContextMessage, ...]
-    settings: Settings
-
-    def __repr__(self) -> str:
-        return f"Context({len(self.messages)} messages, {self.settings!r})"
-
-
-class SessionManager:
+class SessionManager(SessionView):
     """One session in one store. Made by `create`, `open`, `open_exact`, `continue_recent` and `fork`, or over an open
     conversation. The store stays its caller's. `cwd` is the working directory unless given."""
 
     def __init__(self, talk: Conversation, clock: Clock = now_ms) -> None:
-        self._talk = talk
+        super().__init__(talk)
         self._clock = clock
         self._claimed = False
 
@@ -145,97 +133,6 @@ class SessionManager:
         self._begun()
         row, text = copies.before(self.store, self.key, message, self._clock())
         return self._opened(row), text
-
-    # What it is.
-
-    @property
-    def store(self) -> Store:
-        return self._talk.store
-
-    @property
-    def talk(self) -> Conversation:
-        """The open conversation, for whoever makes turns in it."""
-        return self._talk
-
-    @property
-    def id(self) -> str:
-        return self._talk.facts.id
-
-    @property
-    def key(self) -> SessionKey:
-        return self._talk.key
-
-    @property
-    def cwd(self) -> str:
-        return self._talk.facts.cwd
-
-    @property
-    def header(self) -> bytes:
-        """Its first line as a JSONL file has it."""
-        return self._talk.facts.header
-
-    @property
-    def saved(self) -> bool:
-        """False before its first entry."""
-        return self._talk.saved
-
-    @property
-    def leaf(self) -> str | None:
-        """Where the next entry hangs; None for an empty conversation."""
-        return self._talk.leaf
-
-    @property
-    def row(self) -> Row | None:
-        """What lists show of it; None before its first entry."""
-        return self.store.get(self.key) if self.saved else None
-
-    @property
-    def name(self) -> str:
-        found = self.row
-        return found.name if found is not None else self._talk.new_name
-
-    # What is in it.
-
-    def entries(self) -> Iterator[Entry]:
-        """All its entries in canonical order, those of every branch."""
-        holder = self._holder
-        if holder is not None:
-            yield from self.store.read(holder)
-        yield from self._talk.unsaved
-
-    def entry(self, entry_id: str) -> Entry | None:
-        """One of its entries, by id."""
-        for entry in self._talk.unsaved:
-            if entry.id == entry_id:
-                return entry
-        return self.store.entry(self._holder, entry_id) if self._holder is not None else None
-
-    def path(self, leaf: str | None = None) -> list[Entry]:
-        """The entries from the root to a leaf, to where it stands by default. NotFoundError for an unknown leaf."""
-        at = self.leaf if leaf is None else self._known(leaf).id
-        new = {entry.id: entry for entry in self._talk.unsaved}
-        found: list[Entry] = []
-        while at in new:
-            found.append(new[at])
-            at = new[at].parent
-        if self._holder is not None:
-            found.extend(self.store.climb(self._holder, at))
-        return found[::-1]
-
-    def tree(self) -> tree.Tree:
-        """Parents and children of all entries."""
-        return tree.build(self._nodes())
-
-    def labels(self) -> dict[str, str]:
-        """The label of each entry that has one."""
-        return tree.labels(self._nodes())
-
-    def context(self, leaf: str | None = None, *, provider: str = "") -> Context:
-        """What a model is sent from a leaf: from its last compaction on, kept lines as they were saved, each call with
-        its result (formats/atomic-sessions.md section 7.3). Only Anthropic gets its signed thinking back."""
-        path = [node(entry) for entry in self.path(leaf)]
-        said = context.history(path, (), provider=provider)
-        return Context(tuple(said), context.settings(path))
 
     # What is added to it. Each returns the new entry's id.
 
@@ -372,15 +269,6 @@ class SessionManager:
     ) -> None:
         self.close()
 
-    @property
-    def _holder(self) -> SessionKey | None:
-        """The session whose lines in the store are this one's."""
-        talk = self._talk
-        return talk.key if talk.saved else talk.source if talk.whole else None
-
-    def _nodes(self) -> list[Node]:
-        return [node(entry) for entry in self.entries() if not entry.loose]
-
     def _add(self, make: Callable[[str, str | None, int], bytes]) -> str:
         self.claim()
         talk = self._talk
@@ -398,14 +286,6 @@ class SessionManager:
         if not node(made).view.decides:
             self._follow()
         return made.id
-
-    def _known(self, entry_id: object) -> Entry:
-        found = self.entry(entry_id) if isinstance(entry_id, str) else None
-        if found is None or found.loose:
-            raise NotFoundError(
-                f"There is no entry '{str(entry_id)[:64]}' in this session.", "Take an id from entries()."
-            )
-        return found
 
     def _begun(self) -> None:
         if not self.saved:
