@@ -216,9 +216,7 @@ def test_extensions_messages() -> None:
     assert not _view(type="custom", id="i", customType="t", data={}).in_context
 
 
-@pytest.mark.parametrize(
-    "kind", ["usage", "context_edit", "context_compaction", "tomorrow", ""]
-)
+@pytest.mark.parametrize("kind", ["usage", "context_edit", "context_compaction", "tomorrow", ""])
 def test_kinds_without_a_view(kind: str) -> None:
     """Nodes of the tree that say nothing and are not sent."""
     found = _view(type=kind, id="i", parentId="p", x=[1])
