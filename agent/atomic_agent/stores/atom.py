@@ -68,6 +68,7 @@ class AtomStore:
         self.notice = self._file.notice
         self._said: list[str] = []
         self._held: Branch | None = None
+        self._writes: SessionKey | None = None
         self._seen = _Seen((), None)
 
     def __repr__(self) -> str:
@@ -136,7 +137,8 @@ class AtomStore:
         return current.row(self.path) if current is not None and current.key == session else None
 
     def open(self, session: SessionKey) -> Row:
-        return self._there(session).row(self.path)
+        self._held = self._there(session)
+        return self._held.row(self.path)
 
     def find(self, wanted: str, project: str) -> Row:
         return choose(self._rows(), wanted, project)
@@ -180,14 +182,25 @@ class AtomStore:
         """The port's. UnsupportedError for a label, and for entries that do not follow the last one."""
         self._there(session)
         with self._writing():
-            before = self._there(session)
-            path = atom_branch.longer(before.path, entries)
+            before, path = self._longer(session, entries)
             new = path[len(before.path) :]
             if new:
                 if self._current() is not before and self._file.document is not None:
                     self._said += self._file.keep_other().notices
                 self._save(replace(before, path=path, usage=atom_branch.usage(new, before.usage)))
             self._drop(done)
+
+    def _longer(self, session: SessionKey, entries: Sequence[Entry]) -> tuple[Branch, tuple[Entry, ...]]:
+        """The branch that entries go on from, and the whole of it with them. Where another went on with a session whose
+        writer we are, that is the one we have open: what the other said is kept aside by the save."""
+        there = self._there(session)
+        try:
+            return there, atom_branch.longer(there.path, entries)
+        except UnsupportedError:
+            ours = self._held
+            if ours is None or ours is there or ours.key != session or self._writes != session:
+                raise
+            return ours, atom_branch.longer(ours.path, entries)
 
     def read(self, session: SessionKey, first: int = 0) -> Iterator[Entry]:
         return iter(self._there(session).path[first:])
@@ -216,9 +229,12 @@ class AtomStore:
 
     def claim(self, session: SessionKey, now: int, *, force: bool = False) -> Claim | None:
         with self._writing():
-            return jsonl_claims.take(self._side, claims.name_of(session), self._me, now, force=force)
+            held = jsonl_claims.take(self._side, claims.name_of(session), self._me, now, force=force)
+        self._writes = session if held is None else None
+        return held
 
     def release(self, session: SessionKey) -> None:
+        self._writes = None
         if self._side.exists():
             with self._writing():
                 jsonl_claims.release(self._side, claims.name_of(session), self._me)

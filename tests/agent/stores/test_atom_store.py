@@ -293,6 +293,23 @@ def test_what_another_program_put_there_meanwhile(path: Path) -> None:
     assert len(store.notices()) == 2
 
 
+def test_another_writer_went_on_with_it(path: Path) -> None:
+    """The turn of who had it open is saved, on the branch it was made on; the other's lie beside it."""
+    key = made(_open(path))
+    mine, other = _open(path), _open(path)
+    leaf = mine.open(key).newest_id
+    mine.claim(key, NOW)
+    other.open(key)
+    other.append(key, turn(5, leaf))
+    mine.append(key, turn(1, leaf))
+    assert _said(path) == ["prompt 0", "answer 0 1", "prompt 1", "answer 1 1"]
+    assert _said(path.with_name("session.json.other")) == ["prompt 0", "answer 0 1", "prompt 5", "answer 5 1"]
+    assert len(mine.notices()) == 1
+    for from_nowhere in (mine, other):
+        with pytest.raises(UnsupportedError):
+            from_nowhere.append(key, turn(2, "nowhere"))
+
+
 def test_a_corrupt_file(path: Path) -> None:
     """One line to say, a fresh start, and the bad file is kept aside before the first save, not before."""
     path.parent.mkdir(mode=0o700)

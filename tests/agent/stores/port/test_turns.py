@@ -67,7 +67,6 @@ def test_dropped_and_replaced(store: Store) -> None:
     assert [flight.turn for flight in store.pending()] == ["t4", "t2"]
 
 
-@needs("many")
 def test_an_answer_to_a_dropped_turn(store: Store) -> None:
     """Is kept nowhere: whoever dropped it, as in taking a session over, has decided."""
     key = made(store)
@@ -77,6 +76,7 @@ def test_an_answer_to_a_dropped_turn(store: Store) -> None:
     assert store.pending() == []
 
 
+@needs("many")
 def test_deleting_takes_what_is_in_flight(store: Store) -> None:
     """Nothing of a deleted session waits to be taken up; another session's turn does."""
     key, other = made(store), made(store, OTHER)
