@@ -139,7 +139,8 @@ class Sitting:
             return self.choice().settings
         except AtomicError:
             options = self.options
-            return Settings(options.provider, options.model, options.effort)
+            usual = known(options.provider).model if options.provider else ""
+            return Settings(options.provider, options.model or usual, options.effort)
 
     def _new_engine(self) -> Engine:
         return Engine(self.talk, clock=now_ms, tell=self._tell, patient=True)

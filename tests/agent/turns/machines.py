@@ -2,13 +2,14 @@
 
 import base64
 import io
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -124,3 +125,17 @@ def until(true: Callable[[], object], what: str) -> None:
     while not true():
         assert time.monotonic() < end, f"never came: {what}"
         time.sleep(0.01)
+
+
+def listed(machine: Machine, *flags: str) -> list[dict[str, Any]]:
+    """The sessions of a store as scripts see them."""
+    ran = machine.atomic("sessions", *flags, "--all", "--json")
+    assert ran.code == 0, ran
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def done(ran: Ran) -> dict[str, Any]:
+    """The last object of `--mode json`."""
+    assert ran.code == 0, ran
+    found: dict[str, Any] = json.loads(ran.out.splitlines()[-1])
+    return found
