@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|LINK",
         help="bring in an export or a shared session; - reads the link",
     )
-    add("-n", "--name", metavar="TEXT", help="name the session")
+    add("-n", "--name", type=plain, metavar="TEXT", help="name the session")
     add("--no-session", action="store_true", help="keep nothing on the disk")
     store_arguments(parser)
     add("--provider", metavar="NAME", default="", help="zen, openai or anthropic")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from atomic_agent.cli.storage import launched
-from atomic_agent.cli.terminal import megabytes, say
+from atomic_agent.cli.terminal import here, megabytes, say
 from atomic_agent.cli.trust import store_arguments
 from atomic_sessions.errors import UsageError
 
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
     with launched(options) as launch:
         store = launch.store
-        row = store.find(options.id, store.project_of(str(Path.cwd())))
+        row = store.find(options.id, store.project_of(here()))
         if str(options.file) == "-":
             form = options.form
             if form is None:

@@ -5,13 +5,12 @@ Runs the same engine as `atomic -p`; keeps a cancelled or failed prompt editable
 
 import argparse
 import sys
-from pathlib import Path
 
 from atomic_agent.cli.answers import TextAnswer
 from atomic_agent.cli.selection import fresh, interrupted
 from atomic_agent.cli.sitting import Sitting
 from atomic_agent.cli.storage import Launch
-from atomic_agent.cli.terminal import age, now_ms, one_line, safe, say
+from atomic_agent.cli.terminal import age, here, now_ms, one_line, safe, say
 from atomic_agent.config.way_back import quoted
 from atomic_agent.turns import opening
 from atomic_agent.turns.conversation import Conversation
@@ -96,8 +95,8 @@ class LinePrompt:
 
     def _forked(self) -> Conversation:
         if not self.talk.saved:
-            return fresh(self.launch.store, str(Path.cwd()), now_ms())
-        return opening.resume(self.launch.store, self.talk.key, str(Path.cwd()), now_ms(), fork=True)
+            return fresh(self.launch.store, here(), now_ms())
+        return opening.resume(self.launch.store, self.talk.key, here(), now_ms(), fork=True)
 
     def _offered(self) -> str | None:
         """Offer the turn a kill interrupted: its prompt to go on with, or empty (A1); None to leave."""
@@ -107,7 +106,7 @@ class LinePrompt:
             say(f"  {safe(turn.begun.prompt)}")
             match self._ask("[g]o on with it, [d]rop it, or Enter to leave it for later: "):
                 case "g":
-                    self._sitting.replace(opening.again(self.launch.store, turn, str(Path.cwd()), now_ms()))
+                    self._sitting.replace(opening.again(self.launch.store, turn, here(), now_ms()))
                     return turn.begun.prompt if self._claimed() else None
                 case "d":
                     self.launch.store.drop(turn.turn)

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ import msgspec
 from atomic_agent.cli.selection import busy, interrupted
 from atomic_agent.cli.sitting import Sitting
 from atomic_agent.cli.storage import Launch
-from atomic_agent.cli.terminal import emit_json, now_ms
+from atomic_agent.cli.terminal import emit_json, here, now_ms
 from atomic_agent.turns import copies, opening
 from atomic_agent.turns.conversation import Conversation
 from atomic_agent.turns.providers.port import Event, Notice, TextDelta, ThinkingDelta
@@ -157,14 +156,14 @@ class Rpc:
 
     def _switch(self, request: Request) -> Data:
         store = self._sitting.launch.store
-        row = store.find(_text(request, "session"), store.project_of(str(Path.cwd())))
-        self._go_on(opening.resume(store, row.key, str(Path.cwd()), now_ms()))
+        row = store.find(_text(request, "session"), store.project_of(here()))
+        self._go_on(opening.resume(store, row.key, here(), now_ms()))
         return self._state()
 
     def _fork(self, request: Request) -> Data:
         talk, store = self._saved(), self._sitting.launch.store
         row, text = copies.before(store, talk.key, _text(request, "entry"), now_ms())
-        self._go_on(opening.resume(store, row.key, str(Path.cwd()), now_ms()))
+        self._go_on(opening.resume(store, row.key, here(), now_ms()))
         return {**self._state(), "prompt": text}
 
     def _said(self) -> Data:
@@ -191,7 +190,7 @@ class Rpc:
         waiting = interrupted(sitting.talk, sitting.options)
         if not waiting:
             raise UsageError("No turn was interrupted here.", "Send a prompt.")
-        self._go_on(opening.again(sitting.launch.store, waiting[-1], str(Path.cwd()), now_ms()))
+        self._go_on(opening.again(sitting.launch.store, waiting[-1], here(), now_ms()))
         return self._prompt({"message": waiting[-1].begun.prompt})
 
     def _saved(self) -> Conversation:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from atomic_agent.cache.claims import Claim
 from atomic_agent.cli.storage import Launch
-from atomic_agent.cli.terminal import from_stdin, now_ms, one_line, safe, say
+from atomic_agent.cli.terminal import from_stdin, here, now_ms, one_line, safe, say
 from atomic_agent.locations import home
 from atomic_agent.projects import display
 from atomic_agent.stores.port import InFlight, Store
@@ -58,7 +58,7 @@ def check(options: argparse.Namespace) -> None:
 
 def opened(launch: Launch, options: argparse.Namespace) -> Conversation | None:
     """The conversation that the options name; None when nothing was picked."""
-    cwd, now = str(Path.cwd()), now_ms()
+    cwd, now = here(), now_ms()
     found = _selected(launch, options, cwd, now)
     if found is None:
         return None
@@ -122,7 +122,7 @@ def imported(store: Store, source: str) -> Row:
 
     if source == "-":
         source = from_stdin("link or the file's path").strip()
-    cwd = str(Path.cwd())
+    cwd = here()
     row = import_link(store, source, cwd) if is_link(source) else import_file(store, Path(source), cwd)
     say(
         f"Brought in '{one_line(row.label)[:60]}' ({row.messages} messages) as {row.facts.id or '(empty id)'}."
@@ -163,7 +163,7 @@ def interrupted(talk: Conversation, options: argparse.Namespace) -> list[InFligh
     )
     if alone:
         return []
-    project = talk.store.project_of(str(Path.cwd())) if plain or options.go_on else None
+    project = talk.store.project_of(here()) if plain or options.go_on else None
     return opening.interrupted(talk.store, talk.source, project)
 
 

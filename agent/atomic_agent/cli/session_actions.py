@@ -3,11 +3,10 @@
 import argparse
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from atomic_agent.cli.selection import busy
 from atomic_agent.cli.storage import Launch
-from atomic_agent.cli.terminal import clip, confirm, emit_json, now_ms, one_line, safe, say
+from atomic_agent.cli.terminal import clip, confirm, emit_json, here, now_ms, one_line, safe, say
 from atomic_agent.projects import display
 from atomic_agent.stores import marks
 from atomic_agent.stores.rows import Row
@@ -35,7 +34,7 @@ def run(launch: Launch, options: argparse.Namespace) -> int:
 
 
 def _found(launch: Launch, wanted: str) -> Row:
-    return launch.store.find(wanted, launch.store.project_of(str(Path.cwd())))
+    return launch.store.find(wanted, launch.store.project_of(here()))
 
 
 def _one(launch: Launch, options: argparse.Namespace) -> Row:

@@ -8,13 +8,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from atomic_agent.cli.storage import Launch, launched
-from atomic_agent.cli.terminal import age, clip_start, emit_json, now_ms, one_line, say, table
+from atomic_agent.cli.terminal import age, clip_start, emit_json, here, now_ms, one_line, say, table
 from atomic_agent.cli.trust import store_arguments
 from atomic_agent.projects import display
 from atomic_agent.stores.port import Store
 from atomic_agent.stores.rows import Row
 from atomic_sessions.clock import iso
 from atomic_sessions.errors import UsageError
+from atomic_sessions.formats.lines import plain
 
 PLACE_COLUMNS = 28
 PAGE = 500
@@ -55,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--internal", action="store_true", help="sub-agents' and workflow sessions too")
     parser.add_argument("--search", metavar="Q", help="full text, over all projects")
     parser.add_argument("--limit", type=int, default=None, metavar="N", help="at most this many")
-    parser.add_argument("--at", metavar="ENTRY", help="fork: begin before this message of yours")
+    parser.add_argument("--at", type=plain, metavar="ENTRY", help="fork: begin before this message of yours")
     parser.add_argument("--messages", action="store_true", help="info: what you said, with entry ids")
     parser.add_argument("--json", action="store_true", help="one JSON object a session")
     parser.add_argument("--yes", action="store_true", help="delete: do not ask")
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(launch: Launch, options: argparse.Namespace) -> int:
     store = launch.store
-    project = store.project_of(str(Path.cwd()))
+    project = store.project_of(here())
     found = _found(store, project, options)
     if options.json:
         for row, snippet, entry in found:
@@ -105,7 +106,7 @@ def _found(store: Store, project: str, options: argparse.Namespace) -> Iterator[
     everywhere = options.all or options.json
     for row in store.listed(
         project=None if everywhere else project,
-        folder=str(Path.cwd()),
+        folder=here(),
         internal=options.internal,
         limit=options.limit or -1,
     ):

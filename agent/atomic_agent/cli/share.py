@@ -4,11 +4,10 @@ import argparse
 import getpass
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atomic_agent.cli.storage import launched
-from atomic_agent.cli.terminal import confirm, emit_json, megabytes, now_ms, one_line, say
+from atomic_agent.cli.terminal import confirm, emit_json, here, megabytes, now_ms, one_line, say
 from atomic_agent.cli.trust import store_arguments
 from atomic_agent.locations import home
 from atomic_agent.stores.journal import open_journal
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--views needs a number of at least 1.")
     with open_journal(home()) as journal, launched(options) as launch:
         store = launch.store
-        row = store.find(options.id, store.project_of(str(Path.cwd())))
+        row = store.find(options.id, store.project_of(here()))
         membership(journal)
         ready = redacting.fit(store, row, now_ms())
         _report(ready, row, public=options.public)

@@ -3,13 +3,12 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
 from atomic_agent.capture import forks
 from atomic_agent.cli.storage import launched
-from atomic_agent.cli.terminal import clip, emit_json, one_line, safe, say
+from atomic_agent.cli.terminal import clip, emit_json, here, one_line, safe, say
 from atomic_agent.cli.trust import store_arguments
 from atomic_agent.projects import display
 from atomic_agent.stores.port import Store
@@ -20,6 +19,7 @@ from atomic_sessions.context import gather
 from atomic_sessions.entry import Block, Image, Node, Shell, Text, Thinking, ToolCall, ToolResult
 from atomic_sessions.errors import NotFoundError
 from atomic_sessions.formats import codex_log
+from atomic_sessions.formats.lines import plain
 
 TOOL_COLUMNS = 100
 RESULT_LINES = 3
@@ -35,7 +35,7 @@ NAMES = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="a session; the first eight characters do")
-    parser.add_argument("--branch", metavar="ENTRY", help="the branch that ends at this entry")
+    parser.add_argument("--branch", type=plain, metavar="ENTRY", help="the branch that ends at this entry")
     parser.add_argument("--json", action="store_true", help="one JSON object an entry")
     store_arguments(parser)
 
@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     with launched(options) as launch:
         store = launch.store
-        row = store.find(options.id, store.project_of(str(Path.cwd())))
+        row = store.find(options.id, store.project_of(here()))
         if options.branch is not None and store.entry(row.key, options.branch) is None:
             raise NotFoundError(
                 f"There is no entry '{options.branch[:64]}' in this session.", "See: atomic show --json ID"

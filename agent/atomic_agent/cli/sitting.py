@@ -5,11 +5,10 @@ What the line prompt and the RPC mode have in common. Says what it has to say th
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 from atomic_agent.cli.selection import ToolSet, busy, chosen, fresh, interrupted, tools_of
 from atomic_agent.cli.storage import Launch
-from atomic_agent.cli.terminal import now_ms
+from atomic_agent.cli.terminal import here, now_ms
 from atomic_agent.turns import opening
 from atomic_agent.turns.choice import EFFORTS, Choice, known
 from atomic_agent.turns.conversation import Conversation
@@ -67,7 +66,7 @@ class Sitting:
         talk.roll_back()
         if not self.launch.reselect(talk.close):
             return
-        store, cwd = self.launch.store, str(Path.cwd())
+        store, cwd = self.launch.store, here()
         self._tell(Notice(f"This conversation is kept in {store.name}."))
         there = opening.exact(store, talk.facts.id, store.project_of(cwd))
         if there is not None:
@@ -83,7 +82,7 @@ class Sitting:
         """A new session, in the store that is chosen by now."""
         if not self.launch.reselect(self.talk.close):
             self.talk.close()
-        self.talk = fresh(self.launch.store, str(Path.cwd()), now_ms())
+        self.talk = fresh(self.launch.store, here(), now_ms())
         self._engine = self._new_engine()
         self._claim()
 

@@ -8,10 +8,12 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from atomic_sessions.errors import ConfirmationError
+from atomic_sessions.formats.lines import plain
 
 _CONTROL = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -98,6 +100,11 @@ def age(millis: int, now: int) -> str:
 
 def megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
+
+
+def here() -> str:
+    """The working directory as text that can be kept: of a name that is no UTF-8 only what can be read."""
+    return plain(str(Path.cwd()))
 
 
 def now_ms() -> int:

@@ -150,3 +150,22 @@ def test_the_sessions_tools_come_back(machine: Machine, flags: tuple[str, ...]) 
     assert tools_in(machine, *flags, "-c") == []
     assert tools_in(machine, *flags) == usual, "a new session does not inherit them"
     assert machine.atomic(*flags, "--tools", "raed", "-p", "x").code == 2
+
+
+@pytest.mark.parametrize("flags", [(), ("--session-dir",)])
+def test_a_folder_whose_name_is_no_text(
+    machine: Machine, flags: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Conversations go on there, as anywhere; ids that are no text are found nowhere."""
+    if flags:
+        flags = ("--session-dir", str(tmp_path / "kept"))
+    folder = tmp_path / os.fsdecode(b"\xff\xfe")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert machine.atomic(*flags, "-p", "one").code == 0
+    ran = machine.atomic(*flags, "-c", "-p", "two")
+    assert "2 user, 1 assistant" in ran.out, ran
+    (row,) = listed(machine, *flags)
+    assert machine.atomic("show", row["id"], *flags, "--branch", "\udcff").code == 7
+    assert machine.atomic("sessions", "fork", row["id"], *flags, "--at", "\udcff").code == 7
+    assert machine.atomic(*flags, "--session", "\udcff", "-p", "x").code == 7
