@@ -237,11 +237,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 async def _data_directory(url: str) -> Path | None:
     try:
         connection = await asyncpg.connect(url, timeout=5)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+    except (
+        OSError,
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+        TimeoutError,
+    ):
         return None
     try:
         return Path(await connection.fetchval("SHOW data_directory"))
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
         return None
     finally:
         await connection.close(timeout=5)

@@ -29,10 +29,8 @@ class Kind(Struct, frozen=True):
 
 
 KINDS = (
-    Kind("sqlite", lambda place: open_sqlite(place / "kept" / "sessions.sqlite", LocalKey(bytes(32)))),
     Kind(
-        "sqlite-prefixed",
-        lambda place: open_sqlite(place / "kept" / "sessions.sqlite", LocalKey(bytes(32)), "mine_"),
+        "sqlite", lambda place: open_sqlite(place / "kept" / "sessions.sqlite", LocalKey(bytes(32)), "mine_")
     ),
     Kind("earlier", beside_others),
     Kind("postgres", running_postgres.opened, frozenset({"flags", "never revived"})),

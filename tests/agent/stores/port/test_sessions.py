@@ -199,7 +199,7 @@ def test_flags_lead_back(stand: Stand) -> None:
     assert flags[0] in {"--session-dir", "--session-store"}
     assert flags[1] == stand.store.name
     assert flags[1].startswith(str(stand.place))
-    assert flags[2:] == (("--session-prefix", "mine_") if "prefixed" in stand.kind.name else ())
+    assert flags[2:] == (("--session-prefix", "mine_") if stand.kind.name == "sqlite" else ())
     assert not stand.store.syncs
 
 
