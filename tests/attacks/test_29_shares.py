@@ -2,6 +2,7 @@
 
 import importlib.util
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,9 @@ def _dump(service: RunningService) -> str:
     binaries = Path(spec.origin).parent / "pginstall" / "bin"
     said = next(service.data.rglob("postmaster.pid")).read_text()
     socket = next(
-        path.parent for path in Path("/tmp").glob("atomic-pg-*/.s.PGSQL.*") if str(path.parent) in said
+        path.parent
+        for path in Path(tempfile.gettempdir()).glob("atomic-pg-*/.s.PGSQL.*")
+        if str(path.parent) in said
     )
     done = subprocess.run(
         [str(binaries / "pg_dumpall"), "-h", str(socket), "-U", "atomic_owner"],

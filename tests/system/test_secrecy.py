@@ -2,6 +2,7 @@
 
 import importlib.util
 import subprocess
+import tempfile
 from pathlib import Path
 
 from system.machines import MakeMachine, RunningService, pair
@@ -22,7 +23,7 @@ def _dump(service: RunningService) -> str:
     binaries = Path(spec.origin).parent / "pginstall" / "bin"
     socket = next(
         path.parent
-        for path in Path("/tmp").glob("atomic-pg-*/.s.PGSQL.*")
+        for path in Path(tempfile.gettempdir()).glob("atomic-pg-*/.s.PGSQL.*")
         if _serves(path.parent, service.data)
     )
     done = subprocess.run(
