@@ -11,6 +11,7 @@ from agent.stores.jsonl_made import Folder, line, said
 from agent.stores.port.children import ended, living
 from agent.stores.port.kinds import NOW
 from agent.stores.port.said import UUID, facts, turn
+from atomic_agent.cache import claims
 from atomic_agent.stores import jsonl_intent
 from atomic_agent.stores.jsonl import JsonlStore
 from atomic_agent.stores.port import Store, branch
@@ -294,6 +295,7 @@ def test_a_read_only_folder(folder: Folder) -> None:
     def as_nobody() -> None:
         os.chown(folder.path, 65534, 65534)
         os.chown(folder.path / "x.jsonl", 65534, 65534)
+        claims.myself()  # loads what an interpreter in a closed folder cannot load as nobody
         os.seteuid(65534)
         store = JsonlStore(folder.path, lambda: NOW)
         assert ids(store) == ["a"]
