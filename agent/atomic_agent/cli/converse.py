@@ -95,12 +95,14 @@ def run(options: argparse.Namespace) -> int:
             print(row.facts.id)
             return 0
         talk = opened(launch, options)
-        if talk is None or (prompt is None and options.drop_interrupted and not sys.stdin.isatty()):
+        if talk is None:
             return 0
         if options.mode == "rpc":
             from atomic_agent.cli.rpc import Rpc
 
             return Rpc(launch, talk, options).loop()
+        if prompt is None and options.drop_interrupted and not sys.stdin.isatty():
+            return 0  # there was nothing more to do
         if prompt is None and not options.resume_interrupted:
             from atomic_agent.cli.line_prompt import LinePrompt
 

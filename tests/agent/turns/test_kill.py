@@ -55,6 +55,17 @@ def test_dropped(machine: Machine) -> None:
     assert machine.atomic("-c", "--resume-interrupted").code == 7
 
 
+def test_dropped_and_nothing_else(machine: Machine) -> None:
+    """Without a prompt --drop-interrupted does just that."""
+    machine.atomic("-p", "first")
+    kill_in_mid_stream(machine, "-c", "-p", "second [[hang]]")
+    dropped = machine.atomic("-c", "--drop-interrupted")
+    assert (dropped.code, dropped.out) == (0, "")
+    assert "second [[hang]]" in dropped.err
+    assert machine.count("turns") == 0
+    assert machine.rows()[0].messages == 2
+
+
 def test_a_new_sessions_first_turn_killed(machine: Machine) -> None:
     """Killed in its first turn a session never came to be, and -c still takes the turn up under its id."""
     process = machine.start("-p", "only [[slow: 30]]")
