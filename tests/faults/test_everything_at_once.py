@@ -132,7 +132,7 @@ def test_everything_at_once(proxied: tuple[RunningService, FaultProxy], victim: 
     run_state_machine_as_test(
         Everything,
         settings=settings(
-            max_examples=share(0.015),
+            max_examples=share(0.02),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

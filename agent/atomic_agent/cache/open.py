@@ -86,7 +86,8 @@ def connect(
             raise CacheRefusedError(f"There is no cache at {path}.", "Run: atomic capture")
         _create(path, key, keyinfo)
     else:
-        _refuse_others(path)
+        if not alone:
+            _refuse_others(path)
         private_files.check_file(path)
         check_key(path, keyinfo, key)
     connection = _keyed(path, key, _hold(path, alone=alone))
