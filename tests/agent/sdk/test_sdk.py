@@ -31,6 +31,7 @@ from atomic_agent.sdk import (
     StoreWriteError,
     Text,
     TextDelta,
+    UnsupportedError,
     UsageError,
     create_agent_session,
     now_ms,
@@ -406,9 +407,8 @@ def test_an_answer_that_was_complete_when_its_process_died_is_entered() -> None:
 
 
 def test_another_agents_session_goes_on_in_a_new_one(shelf: Shelf, tmp_path: Path) -> None:
-    """Its context is read and can be branched in; opening alone writes nothing."""
-    if shelf.kind == "jsonl":
-        pytest.skip("a folder of JSONL files takes no lines of other agents")
+    """Its context is read and can be branched in; opening alone writes nothing. A folder of JSONL files, which takes no
+    lines of other agents, refuses it and stays empty."""
     file = tmp_path / "0a1b2c3d-7192-40af-aa13-6f2a524f0b20.jsonl"
     lines: list[dict[str, Any]] = [
         {"uuid": "u1", "parentUuid": None, "type": "user", "message": {"role": "user", "content": "hello"}},
@@ -426,6 +426,11 @@ def test_another_agents_session_goes_on_in_a_new_one(shelf: Shelf, tmp_path: Pat
     ]
     more = {"sessionId": file.stem, "cwd": "/work", "version": "2", "timestamp": "2026-11-30T20:00:00.000Z"}
     file.write_text("".join(json.dumps({**line, **more}) + "\n" for line in lines))
+    if shelf.kind == "jsonl":
+        with pytest.raises(UnsupportedError):
+            create_agent_session(import_file=file, session_store=shelf.store, stream=Model())
+        assert list(shelf.store.listed()) == []
+        return
     with create_agent_session(import_file=file, session_store=shelf.store, stream=Model()) as session:
         manager = session.manager
         assert (manager.saved, session.id != file.stem) == (False, True)

@@ -61,7 +61,7 @@ def opened() -> Iterator[dict[str, Store]]:
             store.close()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lines=sessions())
 def test_any_session_from_any_store_to_any_other(opened: dict[str, Store], lines: list[bytes]) -> None:
     """What was brought in is exported as it was, but for lines that say the same twice; and every store has
@@ -85,7 +85,7 @@ def test_any_session_from_any_store_to_any_other(opened: dict[str, Store], lines
         assert msgspec.structs.replace(row, place="") == opened[first].get(keys[first])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(lines=sessions())
 def test_there_and_back(opened: dict[str, Store], lines: list[bytes]) -> None:
     """An export that is brought in under another id is exported the same again, between all stores."""
